@@ -1,0 +1,251 @@
+"""The objects people hold: `load` a model, `train` one from a recipe, `watch` what it attends to.
+
+Here the folders above are joined: text becomes ids, the model decodes, ids become text again.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, overload
+
+import torch
+from torch import nn
+
+import regard.data  # noqa: F401  (fills the table of corpora)
+from regard.data.corpus import Corpus, Pair
+from regard.data.objectives import Objective
+from regard.data.stream import BatchStream, by_length
+from regard.decoding.engine import generate, stream
+from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.strategies import Beam, Strategy
+from regard.errors import ConfigError, FileError, InputError
+from regard.files import read_json, write_json, write_text
+from regard.inspection.capture import Seen, watch_module
+from regard.metrics.text import exact_match
+from regard.models.checkpoint import load_model, save_config, save_model
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
+from regard.tasks.translation import held_out, objective, open_corpus, train_tokenizer
+from regard.text.tokenizer import Tokenizer
+from regard.training.loop import Listener, Run
+from regard.training.trainable import TokenPrediction
+
+TOGETHER = 64
+"""Texts decoded side by side by `Model.run`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained model with its tokenizer, its task and its manners."""
+
+    module: Transformer
+    tokenizer: Tokenizer
+    recipe: Recipe
+    decoding: DecodingTable
+
+    @property
+    def task(self) -> str:
+        """What the model is for."""
+        return self.recipe.task.name
+
+    @property
+    def objective(self) -> Objective:
+        """How texts become its inputs."""
+        return objective(self.module.config, self.tokenizer)
+
+    @overload
+    def run(  # type: ignore[overload-overlap]  # a str is a Sequence[str] too, and comes first
+        self, text: str, *, strategy: Strategy | None = ..., max_new_tokens: int | None = ...
+    ) -> str: ...
+    @overload
+    def run(
+        self, text: str, *, strategy: Strategy | None = ..., max_new_tokens: int | None = ..., stream: Literal[True]
+    ) -> Iterator[str]: ...
+    @overload
+    def run(
+        self, text: Sequence[str], *, strategy: Strategy | None = ..., max_new_tokens: int | None = ...
+    ) -> list[str]: ...
+
+    def run(
+        self,
+        text: str | Sequence[str],
+        *,
+        strategy: Strategy | None = None,
+        max_new_tokens: int | None = None,
+        stream: bool = False,
+    ) -> str | list[str] | Iterator[str]:
+        """Do what the model is for: a text in, a text out; with `stream`, pieces of it as they are chosen."""
+        if stream:
+            if not isinstance(text, str):
+                raise InputError(f"{len(text)} texts cannot share one stream", "stream one text at a time")
+            return self._stream(text, strategy, max_new_tokens)
+        texts = [text] if isinstance(text, str) else list(text)
+        outputs = [self.tokenizer.decode(found.ids) for found in self.hypotheses(texts, strategy, max_new_tokens)]
+        return outputs[0] if isinstance(text, str) else outputs
+
+    def hypotheses(
+        self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
+    ) -> list[Hypothesis]:
+        """What decoding found for every text: ids, score, and the rows they were computed in."""
+        for text in texts:
+            self.check(text)
+        stop = Stop(self.tokenizer.eos_id, max_new_tokens or self.decoding.max_new_tokens)
+        device = next(self.module.parameters()).device
+        found = []
+        for first in range(0, len(texts), TOGETHER):
+            inputs = self.objective.prompt(texts[first : first + TOGETHER]).to(device)
+            found += generate(self.module, inputs, strategy or self.decoding.chosen(), stop)
+        return found
+
+    def check(self, text: str) -> None:
+        """Refuse, in one sentence, what the model was never taught."""
+        if not text.strip():
+            raise InputError("the text is empty", "give some")
+        if self.recipe.data.corpus is not None:
+            open_corpus(self.recipe.data).check(text)
+
+    def evaluate(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """The task's metrics on these pairs."""
+        outputs = self.run([pair.source for pair in pairs])
+        return {"exact_match": exact_match(outputs, [pair.target for pair in pairs])}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model folder."""
+        folder = Path(folder)
+        save_model(folder, self.module)
+        save_around(folder, self.tokenizer, self.recipe)
+
+    def _stream(self, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
+        chosen = strategy or self.decoding.chosen()
+        if isinstance(chosen, Beam):
+            raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
+        self.check(text)
+        stop = Stop(self.tokenizer.eos_id, max_new_tokens or self.decoding.max_new_tokens)
+        inputs = self.objective.prompt([text]).to(next(self.module.parameters()).device)
+        ids: list[int] = []
+        shown = ""
+        for token in stream(self.module, inputs, chosen, stop):
+            ids.append(token)
+            whole = self.tokenizer.decode(ids)
+            if not whole.endswith("\ufffd"):  # a character may need the bytes of several tokens
+                yield whole[len(shown) :]
+                shown = whole
+        whole = self.tokenizer.decode(ids)
+        if whole != shown:
+            yield whole[len(shown) :]
+
+
+def load(folder: str | Path) -> Model:
+    """The model in a folder that `train` or `Model.save` wrote."""
+    folder = Path(folder)
+    module = load_model(folder)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    if tokenizer.size != module.config.vocabulary:
+        raise FileError(
+            f"{folder} has a tokenizer of {tokenizer.size} entries and a model of {module.config.vocabulary}",
+            "they must come from the same training",
+        )
+    recipe = _read(folder / "recipe.toml")
+    values = read_json(folder / "generation_config.json", "copy it again from the trained folder")
+    kept = {key: value for key, value in values.items() if key in DecodingTable.model_fields}
+    return Model(module, tokenizer, recipe, DecodingTable.model_validate(kept))
+
+
+def _read(path: Path) -> Recipe:
+    if not path.is_file():
+        raise FileError(f"{path} does not exist", "the folder is not complete; train again or copy it again")
+    return read_recipe(str(path))
+
+
+def save_around(folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
+    """What stands beside the weights: the tokenizer, the recipe, how to decode."""
+    write_text(folder / "tokenizer.json", tokenizer.to_json())
+    write_text(folder / "recipe.toml", recipe.toml())
+    marks = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    given = recipe.decoding.model_dump(exclude_none=True)
+    write_json(folder / "generation_config.json", {**marks, **given})
+
+
+def watch(model: Model | nn.Module) -> AbstractContextManager[Seen]:
+    """Record what a model attends to inside a `with` block; ask `seen.weights(layer, head, rows)` afterwards."""
+    return watch_module(model.module if isinstance(model, Model) else model)
+
+
+class Silent:
+    """A listener that says nothing."""
+
+    def __call__(self, report: object) -> None:
+        """Nothing."""
+
+    def say(self, sentence: str) -> None:
+        """Nothing."""
+
+
+def train(
+    recipe: str | Recipe,
+    out: str | Path,
+    *,
+    changes: list[str] | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+) -> Model:
+    """Train what a recipe describes into the folder `out`, and load the best model from it."""
+    plan = read_recipe(recipe, changes) if isinstance(recipe, str) else recipe
+    folder = Path(out)
+    _claim(folder, plan, resume)
+    corpus = open_corpus(plan.data)
+    tokenizer = _tokenizer(folder, corpus, plan, resume)
+    torch.manual_seed(plan.training.seed)
+    config = TransformerConfig(**plan.model.model_dump(exclude={"name"}), vocabulary=tokenizer.size)
+    how = objective(config, tokenizer)
+    module = Transformer(config).to(_device(plan.training.device))
+    save_config(folder, module)
+    save_around(folder, tokenizer, plan)
+    valid = how.encode(held_out(corpus, "valid"))
+    run = Run(
+        TokenPrediction(module, label_smoothing=plan.training.label_smoothing),
+        BatchStream(corpus, how, plan.training.batch_tokens, plan.training.seed),
+        [how.batch(batch) for batch in by_length(valid, how, plan.training.batch_tokens)],
+        plan.training,
+        folder,
+        listener or Silent(),
+    )
+    run.fit()
+    return load(folder)
+
+
+def _claim(folder: Path, plan: Recipe, resume: bool) -> None:
+    """A non-empty folder is refused unless resumed, and a resumed one must hold the same recipe."""
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"{folder} is a file", "choose another --out")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not resume:
+        raise FileError(f"{folder} is not empty", "add --resume to go on with it, or choose another --out")
+    if (folder / "recipe.toml").is_file():
+        before, now = _read(folder / "recipe.toml").model_dump(), plan.model_dump()
+        changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
+        if changed:
+            raise ConfigError(
+                f"the recipe in {folder} differs in {', '.join(changed)}", "resume with the same recipe, or train anew"
+            )
+
+
+def _tokenizer(folder: Path, corpus: Corpus, plan: Recipe, resume: bool) -> Tokenizer:
+    kept = folder / "tokenizer.json"
+    if resume and kept.is_file():
+        return Tokenizer.load(kept)
+    return train_tokenizer(corpus, plan.tokenizer.size, plan.tokenizer.sample)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device {name!r} cannot be used here", "use auto, cpu or cuda") from error
+    return device

@@ -1,0 +1,1 @@
+"""The heart: similarities, masks, biases, and the attention they meet in."""

@@ -1,0 +1,83 @@
+"""Numbers added to the scores before the softmax: positions told by distance instead of by vector.
+
+`ALiBi` (Press et al. 2021, §3): a fixed slope per head times the distance. `RelativeBuckets` (T5, Raffel et al. 2019,
+§2.1): a learnt number per head and bucket of distances. Both depend on `key − query` alone, so padding on the
+left and cached decoding need nothing special. A plain tensor works as a bias too.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.mask import Grid
+from regard.errors import ConfigError
+
+
+class Bias(nn.Module, ABC):
+    """A term added to the scores, computed for any box of (query, key) indices."""
+
+    @abstractmethod
+    def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
+        """The term for each head, query and key of the grid."""
+
+
+class ALiBi(Bias):
+    """`−slope_h · |query − key|` with slopes 2^(−8/heads), 2^(−16/heads), …
+
+    For head counts that are not powers of two the slopes are those of the next lower power, then every other one
+    of the next higher, as the paper's own code does.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slopes = alibi_slopes(heads)
+
+    def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
+        """Minus slope times distance."""
+        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=at.head.device)
+        return -slopes[at.head] * (at.query - at.key).abs()
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """One slope per head, geometric from 2^(−8/heads) down to 2^−8 where heads is a power of two."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+    between = [2.0 ** (-8.0 * (head + 1) / (2 * power)) for head in range(0, 2 * power, 2)]
+    return slopes + between[: heads - power]
+
+
+class RelativeBuckets(Bias):
+    """A learnt term per head for each bucket of `key − query`: exact nearby, logarithmic further off."""
+
+    def __init__(self, heads: int, *, buckets: int = 32, furthest: int = 128, both_directions: bool = True) -> None:
+        super().__init__()
+        if buckets < 4 or furthest <= buckets:
+            raise ConfigError(
+                f"{buckets} relative buckets up to distance {furthest} leave no room for near and far",
+                "use at least 4 buckets and a furthest distance above their number",
+            )
+        self.buckets, self.furthest, self.both_directions = buckets, furthest, both_directions
+        self.terms = nn.Embedding(buckets, heads)
+
+    def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """The bucket of `key − query`; one-directional buckets count the past only and put the future in 0."""
+        buckets = self.buckets
+        if self.both_directions:
+            buckets //= 2
+            side = (distance > 0).long() * buckets
+            distance = distance.abs()
+        else:
+            side = torch.zeros_like(distance)
+            distance = (-distance).clamp(min=0)
+        exact = buckets // 2
+        ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.furthest / exact)
+        far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return side + torch.where(distance < exact, distance, far)
+
+    def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
+        """The learnt terms of each distance's bucket."""
+        terms: Tensor = self.terms(self.bucket(at.key - at.query))  # [1, 1, queries, keys, heads]
+        return terms.squeeze(1).permute(0, 3, 1, 2)

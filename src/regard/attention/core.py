@@ -1,0 +1,142 @@
+"""Scaled dot-product attention (Vaswani et al. 2017, §3.2.1), in its four visible steps.
+
+    1. scores   Q·Kᵀ            how alike each query is to each key
+    2. scale    ÷ √d_k          so that their variance stays 1
+    3. softmax                  positive weights that sum to 1
+    4. sum      weights · V     the values, mixed
+
+`weights` is steps 1–3 and `reference` all four: they are the meaning, and every kernel is compared with them.
+`attend` computes the same by the fastest kernel that can; `explain` says which and why. The paper's Q, K, V are
+`query`, `key`, `value`; n is `queries`, m is `keys`. Projections and heads are in `multihead.py`.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.bias import Bias
+from regard.attention.kernels import Call, Kernel, KernelChoice, Sdpa, bias_values, choose_kernel
+from regard.attention.mask import Grid, Mask
+from regard.attention.similarity import Similarity, resolve
+from regard.axes import Attended, Key, Query, Value, Weights
+from regard.errors import InputError
+
+
+def weights(
+    query: Query,
+    key: Key,
+    *,
+    similarity: str | Similarity = "scaled_dot",
+    mask: Mask | None = None,
+    bias: Bias | Tensor | None = None,
+    rows: Tensor | None = None,
+) -> Weights:
+    """What every query pays to every key: positive, each row summing to 1, or all zeros where nothing is allowed.
+
+    With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax.
+    """
+    shape = (*query.shape[:3], key.shape[2])
+    query = query if rows is None else query[:, :, rows]
+    scores = share_heads(query, key, resolve(similarity, query.shape[-1]).scores)
+    if bias is not None:
+        scores = scores + bias_values(bias, Grid.of(shape, query.device, rows), scores.dtype)
+    if mask is not None:
+        scores = scores.masked_fill(~mask.dense(shape, query.device, rows), -torch.inf)
+    if mask is None and bias is None:
+        return scores.softmax(dim=-1)
+    nothing = scores.isneginf().all(dim=-1, keepdim=True)  # a softmax over nothing is 0/0: such rows are zero instead
+    return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+
+
+def share_heads(query: Tensor, shared: Tensor, operation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Apply `operation(query, shared)` where groups of query heads share one of the fewer heads of `shared`.
+
+    The group is folded into the queries axis, so the shared heads are never repeated in memory.
+    """
+    batch, heads, queries, _ = query.shape
+    kv_heads = shared.shape[1]
+    folded = query.reshape(batch, kv_heads, (heads // kv_heads) * queries, -1)
+    return operation(folded, shared).reshape(batch, heads, queries, -1)
+
+
+class Reference(Kernel):
+    """The four steps as they are written: any similarity, any mask, n×n in memory."""
+
+    name = "reference"
+
+    def refuses(self, call: Call) -> str | None:
+        """Nothing."""
+        return None
+
+    def why(self, call: Call) -> str:
+        """It is what is left."""
+        return "the four steps as written run anything"
+
+    def run(self, call: Call) -> Attended:
+        """weights · V."""
+        attention = weights(call.query, call.key, similarity=call.similarity, mask=call.mask, bias=call.bias)
+        attention = F.dropout(attention, call.dropout) if call.dropout else attention
+        return share_heads(attention, call.value, torch.matmul)
+
+
+KERNELS: tuple[Kernel, ...] = (Sdpa(), Reference())
+
+
+def attend(
+    query: Query,
+    key: Key,
+    value: Value,
+    *,
+    similarity: str | Similarity = "scaled_dot",
+    mask: Mask | None = None,
+    bias: Bias | Tensor | None = None,
+    dropout: float = 0.0,
+    kernel: str | None = None,
+) -> Attended:
+    """Attention by the fastest kernel that can: `softmax(similarity(Q, K) + bias, where mask allows) · V`.
+
+    Fewer key/value heads than query heads are shared among them if they divide them (multi-query, grouped-query).
+    """
+    call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
+    check_shapes(call)
+    return choose_kernel(call, KERNELS, kernel)[0].run(call)
+
+
+def explain(
+    query: Query,
+    key: Key,
+    value: Value,
+    *,
+    similarity: str | Similarity = "scaled_dot",
+    mask: Mask | None = None,
+    bias: Bias | Tensor | None = None,
+    dropout: float = 0.0,
+    kernel: str | None = None,
+) -> KernelChoice:
+    """Which kernel `attend` would take for this call, why, and why not the others; nothing is run."""
+    call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
+    check_shapes(call)
+    return choose_kernel(call, KERNELS, kernel)[1]
+
+
+def check_shapes(call: Call) -> None:
+    """Refuse what does not fit, in one sentence, before a kernel says it in its own words."""
+    (batch, heads, queries, width), (_, kv_heads, keys, key_width) = call.query.shape, call.key.shape
+    if width != key_width:
+        raise InputError(
+            f"queries of width {width} cannot be compared with keys of width {key_width}", "make them equal"
+        )
+    if heads % kv_heads:
+        raise InputError(
+            f"{kv_heads} key/value heads do not divide {heads} query heads",
+            "use a divisor, such as 1 or the same",
+        )
+    if call.value.shape[:3] != call.key.shape[:3]:
+        raise InputError(
+            f"values shaped {tuple(call.value.shape)} do not belong to keys shaped {tuple(call.key.shape)}",
+            "give one value per key and head",
+        )
+    if call.mask is not None:
+        call.mask.fits(batch, queries, keys)

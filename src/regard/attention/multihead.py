@@ -1,0 +1,98 @@
+"""Multi-head attention (Vaswani et al. 2017, §3.2.2): project, attend in every head, concatenate, project.
+
+One module serves self-attention (no memory), cross-attention (memory is another sequence) and cached decoding
+(memory is a `KeyValues`); grouped- and multi-query attention are fewer key/value heads. Where positions rotate
+queries and keys, they come as the `rotate` hook: this file knows nothing of positions.
+"""
+
+from torch import Tensor, nn
+
+from regard.attention.bias import Bias
+from regard.attention.cache import KeyValues
+from regard.attention.core import attend
+from regard.attention.mask import Mask
+from regard.attention.rotary import Rotate
+from regard.attention.similarity import Similarity, similarity_module
+from regard.axes import Attended, Hidden, Query
+from regard.errors import ConfigError
+
+
+class Attend(nn.Module):
+    """The call of `attend` as a module of its own, so that a hook on it sees exactly what attention was given."""
+
+    def __init__(self, similarity: Similarity, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.similarity = similarity
+        self.dropout = dropout
+
+    def forward(
+        self, query: Query, memory: KeyValues, mask: Mask | None = None, bias: Bias | Tensor | None = None
+    ) -> Attended:
+        """The attended values of every head."""
+        dropout = self.dropout if self.training else 0.0
+        return attend(
+            query,
+            memory.keys,
+            memory.values,
+            similarity=self.similarity,
+            mask=mask,
+            bias=bias,
+            dropout=dropout,
+        )
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention in `heads` subspaces at once."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        key_value_heads: int | None = None,
+        similarity: str = "scaled_dot",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        key_value_heads = heads if key_value_heads is None else key_value_heads
+        check_heads(width, heads, key_value_heads)
+        self.heads, self.key_value_heads, self.head_width = heads, key_value_heads, width // heads
+        self.query = nn.Linear(width, heads * self.head_width)
+        self.key = nn.Linear(width, key_value_heads * self.head_width)
+        self.value = nn.Linear(width, key_value_heads * self.head_width)
+        self.attend = Attend(similarity_module(similarity, self.head_width), dropout)
+        self.output = nn.Linear(heads * self.head_width, width)
+
+    def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
+        """The memory's keys and values, split into heads."""
+        keys = self.key(memory).unflatten(-1, (self.key_value_heads, self.head_width)).transpose(1, 2)
+        values = self.value(memory).unflatten(-1, (self.key_value_heads, self.head_width)).transpose(1, 2)
+        return KeyValues(rotate(keys) if rotate else keys, values)
+
+    def forward(
+        self,
+        inputs: Hidden,
+        memory: Hidden | KeyValues | None = None,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        rotate: Rotate | None = None,
+    ) -> Hidden:
+        """What each input token reads from the memory; from the inputs themselves where none is given."""
+        query = self.query(inputs).unflatten(-1, (self.heads, self.head_width)).transpose(1, 2)
+        query = rotate(query) if rotate else query
+        if not isinstance(memory, KeyValues):
+            memory = self.keys_values(inputs if memory is None else memory, rotate)
+        attended = self.attend(query, memory, mask=mask, bias=bias)
+        out: Hidden = self.output(attended.transpose(1, 2).flatten(2))
+        return out
+
+
+def check_heads(width: int, heads: int, key_value_heads: int) -> None:
+    """Heads must split the width, and key/value heads the heads."""
+    if heads < 1 or width % heads:
+        fitting = ", ".join(str(count) for count in range(1, width + 1) if width % count == 0 and count <= 64)
+        raise ConfigError(f"width {width} does not split into {heads} heads", f"use {fitting}")
+    if key_value_heads < 1 or heads % key_value_heads:
+        fitting = ", ".join(str(count) for count in range(1, heads + 1) if heads % count == 0)
+        raise ConfigError(f"{key_value_heads} key/value heads do not divide {heads} heads", f"use {fitting}")

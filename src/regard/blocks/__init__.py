@@ -1,0 +1,1 @@
+"""From vectors to vectors: the layers a Transformer is stacked from."""

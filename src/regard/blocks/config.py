@@ -1,0 +1,39 @@
+"""What a layer is made of, as one frozen and validated value that every block reads."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from regard.attention.multihead import check_heads
+from regard.attention.similarity import similarity_module
+from regard.config import Config
+
+
+class BlockConfig(Config):
+    """One Transformer layer. The defaults are the 2017 paper's choices at a small size."""
+
+    width: int = Field(128, ge=1, description="size of a token's vector")
+    heads: int = Field(4, ge=1, description="attention heads; they split the width")
+    key_value_heads: int | None = Field(
+        None, ge=1, description="fewer shared key/value heads; as many as heads if absent"
+    )
+    similarity: str = Field("scaled_dot", description="how queries and keys are compared")
+    feedforward: Literal["relu", "gelu", "geglu", "swiglu"] = Field("relu", description="the position-wise network")
+    feedforward_width: int | None = Field(None, ge=1, description="its inner width; 4 × width if absent")
+    norm: Literal["layer", "rms"] = Field("layer", description="layer normalisation or root mean square")
+    norm_placement: Literal["post", "pre"] = Field("post", description="after the residual sum, or before the sublayer")
+    dropout: float = Field(
+        0.1, ge=0.0, lt=1.0, description="on embeddings, sublayer outputs and inside the feed-forward"
+    )
+    attention_dropout: float = Field(0.0, ge=0.0, lt=1.0, description="on the attention weights")
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "BlockConfig":
+        check_heads(self.width, self.heads, self.key_value_heads or self.heads)
+        similarity_module(self.similarity, self.head_width)
+        return self
+
+    @property
+    def head_width(self) -> int:
+        """One head's part of the width."""
+        return self.width // self.heads

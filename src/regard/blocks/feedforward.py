@@ -1,0 +1,35 @@
+"""The position-wise feed-forward network (Vaswani et al. 2017, §3.3) and its gated variants (Shazeer 2020).
+
+relu     W₂ max(0, W₁ x)        geglu    W₂ (gelu(W₁ x) ⊙ V x)
+gelu     W₂ gelu(W₁ x)          swiglu   W₂ (silu(W₁ x) ⊙ V x)
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.axes import Hidden
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "geglu": F.gelu, "swiglu": F.silu}
+GATED = {"geglu", "swiglu"}
+
+
+class FeedForward(nn.Module):
+    """The same small network at every position."""
+
+    def __init__(self, kind: str, width: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[kind]
+        self.into = nn.Linear(width, inner)
+        self.gate = nn.Linear(width, inner) if kind in GATED else None
+        self.back = nn.Linear(inner, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: Hidden) -> Hidden:
+        """Widen, bend, (gate,) narrow."""
+        inner = self.activation(self.into(hidden))
+        if self.gate is not None:
+            inner = inner * self.gate(hidden)
+        out: Hidden = self.back(self.dropout(inner))
+        return out

@@ -1,0 +1,40 @@
+"""Frozen, validated values that come from files and keyword arguments: a model's config, a recipe's tables.
+
+An unknown key is refused with the nearest known one; a wrong value is refused with both values. Either way the
+error is a ConfigError, one sentence and a remedy.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from regard.errors import ConfigError, choose
+
+
+class Config(BaseModel):
+    """A frozen set of named values that refuses what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _speak_plainly(cls, data: Any, read: Callable[[Any], Self]) -> Self:
+        try:
+            return read(data)
+        except ValidationError as error:
+            raise _sentence(cls, error) from None
+
+
+def _sentence(cls: type[BaseModel], error: ValidationError) -> ConfigError:
+    """The first thing pydantic found, as a problem and a remedy."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or cls.__name__
+    if first["type"] == "extra_forbidden":
+        return ConfigError(f"key {key!r} is unknown", choose(key, cls.model_fields))
+    if first["type"] == "missing":
+        return ConfigError(f"key {key!r} is missing", "add it")
+    description = cls.model_fields[key].description if key in cls.model_fields else None
+    wanted = first["msg"].removeprefix("Input ").replace("should be", "it should be")
+    meaning = f" ({description})" if description else ""
+    return ConfigError(f"{key} = {first['input']!r} cannot be used{meaning}", wanted)

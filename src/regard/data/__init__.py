@@ -1,0 +1,5 @@
+"""Files and built-in corpora to pairs of texts. Importing this folder fills `regard.data.corpus.CORPORA`."""
+
+from regard.data import dates, synthetic
+
+__all__ = ["dates", "synthetic"]

@@ -1,0 +1,84 @@
+"""From lists of ids to tensors: padded sequences, what a model reads, and what it is trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.axes import Ids, Lengths
+from regard.errors import InputError
+
+Side = Literal["left", "right"]
+
+IGNORED = -100
+"""The target of a position that is not predicted: padding, or a prompt."""
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Sequences of unequal length in one rectangle; padding is on the `side` named."""
+
+    ids: Ids
+    lengths: Lengths
+    ragged: bool
+    side: Side = "right"
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]], *, fill: int = 0, side: Side = "right") -> "Padded":
+        """The rectangle of these sequences."""
+        if not sequences:
+            raise InputError("a batch of no sequences", "give at least one")
+        lengths = [len(sequence) for sequence in sequences]
+        longest = max(lengths)
+        ids = torch.full((len(sequences), longest), fill, dtype=torch.long)
+        for row, sequence in enumerate(sequences):
+            start = 0 if side == "right" else longest - len(sequence)
+            ids[row, start : start + len(sequence)] = torch.tensor(sequence, dtype=torch.long)
+        return cls(ids, torch.tensor(lengths), ragged=min(lengths) < longest, side=side)
+
+    def to(self, device: torch.device | str) -> "Padded":
+        """The same on another device."""
+        return replace(self, ids=self.ids.to(device), lengths=self.lengths.to(device))
+
+    def rows(self) -> list[list[int]]:
+        """The sequences again, without padding."""
+        return [row[keep].tolist() for row, keep in zip(self.ids, self.real, strict=True)]
+
+    @property
+    def real(self) -> Bool[Tensor, "batch tokens"]:
+        """Which places hold a token of their sequence."""
+        place = torch.arange(self.ids.shape[1], device=self.ids.device)
+        lengths = self.lengths[:, None]
+        return place < lengths if self.side == "right" else place >= self.ids.shape[1] - lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a model reads: the tokens its logits belong to and, for an encoder–decoder, the source."""
+
+    tokens: Padded
+    source: Padded | None = None
+
+    def to(self, device: torch.device | str) -> "Inputs":
+        """The same on another device."""
+        return Inputs(self.tokens.to(device), None if self.source is None else self.source.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a model is trained on: inputs, and for each of their tokens the one to predict (or IGNORED)."""
+
+    inputs: Inputs
+    targets: Int[Tensor, "batch tokens"]
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same on another device."""
+        return Batch(self.inputs.to(device), self.targets.to(device))
+
+    @property
+    def count(self) -> int:
+        """How many targets there are."""
+        return int((self.targets != IGNORED).sum())

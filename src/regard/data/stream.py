@@ -1,0 +1,85 @@
+"""A stream of batches by length that is a pure function of (corpus, seed, position): it can start anywhere.
+
+Examples are taken in pools; a pool is sorted by length, cut into batches that fill about `tokens` places each, and
+the batches are shuffled. A finite corpus is shuffled anew every epoch. Resuming is starting at a `Position`.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from regard.data.batching import Batch
+from regard.data.corpus import Corpus, Pair
+from regard.data.objectives import Example, Objective
+from regard.errors import ConfigError
+
+POOL = 4096
+"""Examples sorted together: enough for tight batches, few enough to begin at once."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream stands: the pool and the batch in it that comes next."""
+
+    pool: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class BatchStream:
+    """Endless batches of a corpus's training split."""
+
+    corpus: Corpus
+    objective: Objective
+    tokens: int
+    seed: int = 0
+
+    def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+        """Batches from here on, each with the position after it."""
+        pool, first = position.pool, position.batch
+        while True:
+            batches = self._pool(pool)
+            for index in range(first, len(batches)):
+                after = Position(pool, index + 1) if index + 1 < len(batches) else Position(pool + 1)
+                yield self.objective.batch(batches[index]), after
+            pool, first = pool + 1, 0
+
+    def _pool(self, pool: int) -> list[list[Example]]:
+        pairs = [self._pair(index) for index in range(pool * POOL, (pool + 1) * POOL)]
+        batches = by_length(self.objective.encode(pairs), self.objective, self.tokens)
+        random.Random(f"batches/{self.seed}/{pool}").shuffle(batches)
+        return batches
+
+    def _pair(self, index: int) -> Pair:
+        size = self.corpus.size("train")
+        if size is None:
+            return self.corpus.example("train", index)
+        epoch, place = divmod(index, size)
+        return self.corpus.example("train", _order(self.seed, epoch, size)[place])
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, size: int) -> Sequence[int]:
+    """A new order of the examples for every epoch."""
+    order = list(range(size))
+    random.Random(f"epoch/{seed}/{epoch}").shuffle(order)
+    return order
+
+
+def by_length(examples: Sequence[Example], objective: Objective, tokens: int) -> list[list[Example]]:
+    """Examples of like length together, at most `tokens` places (rows × longest) in each batch."""
+    batches: list[list[Example]] = []
+    current: list[Example] = []
+    for example in sorted(examples, key=objective.cost):  # stable, so equal lengths keep their order
+        cost = objective.cost(example)
+        if cost > tokens:
+            raise ConfigError(
+                f"an example fills {cost} tokens and a batch holds {tokens}",
+                "raise training.batch_tokens or leave such long examples out",
+            )
+        if (len(current) + 1) * cost > tokens:
+            batches.append(current)
+            current = []
+        current.append(example)
+    return [*batches, current] if current else batches

@@ -1,0 +1,115 @@
+"""Beam search (Graves 2012, §2.5; length normalisation as in Wu et al. 2016, §7, with α as a plain power).
+
+At every step each sequence keeps its `size` best unfinished beams. A candidate that ends is finished if it ranks
+among the `size` best of its step; finished ones compete by `Σ log p / lengthᵅ`. A sequence is done when `size` have
+finished and the best running beam, scored at its present length, is no better than the worst of them; at the
+length limit what is running counts as finished. That is transformers' rule for `early_stopping=False`.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.axes import RowIds
+from regard.data.batching import Inputs
+from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.stepper import S, Stepper
+from regard.decoding.strategies import Beam
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An unfinished beam: its tokens, their total log-probability, and the rows they were computed in."""
+
+    ids: tuple[int, ...]
+    total: float
+    rows: tuple[int, ...]
+
+
+@dataclass
+class _Sequence:
+    """One sequence of the batch: its running beams, best first, and what has finished."""
+
+    running: list[_Running]
+    finished: list[Hypothesis] = field(default_factory=list)
+    done: bool = False
+
+    def finish(self, beam: _Running, strategy: Beam) -> None:
+        """Enter a beam among the finished; the worst leaves when there are more than `size`."""
+        score = beam.total / len(beam.ids) ** strategy.length_penalty
+        self.finished.append(Hypothesis(beam.ids, score, beam.rows))
+        self.finished.sort(key=lambda hypothesis: -hypothesis.score)  # stable: earlier ones win ties
+        del self.finished[strategy.size :]
+
+    def settle(self, strategy: Beam) -> None:
+        """Done when nothing that runs can still enter, by the score at its present length."""
+        if not self.running:
+            self.done = True
+        elif len(self.finished) == strategy.size:
+            best = self.running[0]
+            self.done = best.total / len(best.ids) ** strategy.length_penalty <= self.finished[-1].score
+
+
+def search(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> list[Hypothesis]:
+    """The best finished hypothesis of every sequence."""
+    return [ranked[0] for ranked in search_all(stepper, inputs, strategy, stop)]
+
+
+@torch.no_grad()
+def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> list[list[Hypothesis]]:
+    """All finished hypotheses of every sequence, best first."""
+    state = stepper.start(inputs)
+    prompts = inputs.tokens.rows()
+    ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
+    sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]
+    for length in range(1, stop.tokens + 1):
+        logits, state = stepper.step(ids, state)
+        likely = logits.double().log_softmax(dim=-1)
+        row = 0
+        for sequence in (one for one in sequences if not one.done):
+            beams = len(sequence.running)
+            _extend(sequence, row, likely[row : row + beams], strategy, stop)
+            row += beams
+            if length == stop.tokens:
+                for beam in sequence.running:
+                    sequence.finish(beam, strategy)
+                sequence.running.clear()
+            sequence.settle(strategy)
+        going = [beam for sequence in sequences if not sequence.done for beam in sequence.running]
+        if not going:
+            break
+        ids, state = _reorder(going, state, ids.device)
+    return [sequence.finished for sequence in sequences]
+
+
+def _extend(
+    sequence: _Sequence, first_row: int, likely: Float[Tensor, "beams vocab"], strategy: Beam, stop: Stop
+) -> None:
+    """Every beam by every token; of the best 2·size, those that end may finish and `size` others run on."""
+    vocabulary = likely.shape[1]
+    totals = torch.tensor([beam.total for beam in sequence.running], dtype=torch.float64, device=likely.device)
+    scores = (likely + totals[:, None]).flatten()
+    ranked = scores.sort(descending=True, stable=True)
+    best = zip(ranked.indices[: 2 * strategy.size].tolist(), ranked.values[: 2 * strategy.size].tolist(), strict=True)
+    running: list[_Running] = []
+    for rank, (index, total) in enumerate(best):
+        if total == -torch.inf:
+            break
+        beam, token = divmod(index, vocabulary)
+        parent = sequence.running[beam]
+        longer = _Running((*parent.ids, token), total, (*parent.rows, first_row + beam))
+        if token == stop.end:
+            if rank < strategy.size:
+                sequence.finish(longer, strategy)
+        elif len(running) < strategy.size:
+            running.append(longer)
+    sequence.running = running
+
+
+def _reorder(going: list[_Running], state: S, device: torch.device) -> tuple[RowIds, S]:
+    """The last tokens of the running beams, and the state with the rows they grew from."""
+    ids = torch.tensor([beam.ids[-1] for beam in going], device=device)
+    rows = torch.tensor([beam.rows[-1] for beam in going], device=device)
+    return ids, state.select(rows)

@@ -1,0 +1,117 @@
+"""The decoding loop: any Stepper, any strategy, batched, cached, streamed where tokens are final when chosen.
+
+Rows are sequences being decoded. Finished ones leave the batch, beams change places: `Hypothesis.rows` keeps, for
+every generated token, the row in which it was computed, so that a capture can follow it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.axes import RowIds, RowLogits
+from regard.data.batching import Inputs
+from regard.decoding.beam import search
+from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.stepper import S, Stepper
+from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+
+Outcome = Callable[[Inputs, list[Hypothesis]], None]
+outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listeners", default=())
+"""Called with what every `generate` was given and found: how a capture learns which rows became which text."""
+
+
+@torch.no_grad()
+def generate(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop) -> list[Hypothesis]:
+    """The generated ids of every sequence of the batch, without the prompt, with the end where it was reached."""
+    if isinstance(strategy, Beam):
+        found = search(stepper, inputs, strategy, stop)
+    else:
+        found = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop))
+    for tell in outcome_listeners.get():
+        tell(inputs, found)
+    return found
+
+
+@torch.no_grad()
+def stream(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[int]:
+    """The ids of a single sequence as they are chosen."""
+    sequence = []
+    for moment in _advance(stepper, inputs, strategy, stop):
+        sequence.append(moment)
+        yield int(moment.ids[0])
+    found = _collect(1, iter(sequence))
+    for tell in outcome_listeners.get():
+        tell(inputs, found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moment:
+    """One step of the loop: which sequence is in which row, what was chosen there and how likely it was."""
+
+    sequence: list[int]
+    ids: RowIds
+    log_probabilities: Float[Tensor, "rows"]
+
+
+def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[_Moment]:
+    """Choose, record, drop what has finished, go on."""
+    state = stepper.start(inputs)
+    ids = last_tokens(inputs)
+    sequence = list(range(len(ids)))
+    draws = _Draws(strategy.seed if isinstance(strategy, Sample) else None, len(ids))
+    for _ in range(stop.tokens):
+        logits, state = stepper.step(ids, state)
+        ids = strategy.choose(logits, draws(sequence))
+        yield _Moment(sequence, ids, _log_probability(logits, ids))
+        going = [row for row, token in enumerate(ids.tolist()) if token != stop.end]
+        if not going:
+            return
+        if len(going) < len(sequence):
+            keep = torch.tensor(going, device=ids.device)
+            state, ids, sequence = state.select(keep), ids[keep], [sequence[row] for row in going]
+
+
+def last_tokens(inputs: Inputs) -> RowIds:
+    """The last token of every prompt, which the first step gets."""
+    tokens = inputs.tokens
+    if tokens.side == "left" or not tokens.ragged:
+        return tokens.ids[:, -1]
+    return tokens.ids.gather(1, tokens.lengths[:, None] - 1).squeeze(1)
+
+
+def _log_probability(logits: RowLogits, ids: RowIds) -> Float[Tensor, "rows"]:
+    return logits.double().log_softmax(dim=-1).gather(1, ids[:, None]).squeeze(1)
+
+
+class _Draws:
+    """Uniform numbers, a stream of its own for every sequence."""
+
+    def __init__(self, seed: int | None, sequences: int) -> None:
+        self.generators = (
+            []
+            if seed is None
+            else [torch.Generator().manual_seed(seed * 1_000_003 + index) for index in range(sequences)]
+        )
+
+    def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:
+        if not self.generators:
+            return torch.zeros(len(sequence))
+        return torch.cat([torch.rand(1, generator=self.generators[index], dtype=torch.float64) for index in sequence])
+
+
+def _collect(sequences: int, moments: Iterator[_Moment]) -> list[Hypothesis]:
+    """The moments, turned into one hypothesis per sequence."""
+    ids: list[list[int]] = [[] for _ in range(sequences)]
+    rows: list[list[int]] = [[] for _ in range(sequences)]
+    scores = [0.0] * sequences
+    for moment in moments:
+        chosen, likely = moment.ids.tolist(), moment.log_probabilities.tolist()
+        for row, index in enumerate(moment.sequence):
+            ids[index].append(chosen[row])
+            rows[index].append(row)
+            scores[index] += likely[row]
+    return [Hypothesis(tuple(i), s, tuple(r)) for i, s, r in zip(ids, scores, rows, strict=True)]

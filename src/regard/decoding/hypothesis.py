@@ -1,0 +1,30 @@
+"""What decoding returns, and when it stops."""
+
+from dataclasses import dataclass
+
+from regard.errors import InputError
+
+
+@dataclass(frozen=True)
+class Stop:
+    """At the end-of-sequence token, or after this many new tokens."""
+
+    end: int
+    tokens: int
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise InputError(f"a limit of {self.tokens} new tokens generates nothing", "use 1 or more")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A generated sequence.
+
+    `score` is Σ log p of its tokens under the model (before temperature and filters), divided by lengthᵅ in beam
+    search; `rows[t]` is the row of the batch in which token t was computed.
+    """
+
+    ids: tuple[int, ...]
+    score: float
+    rows: tuple[int, ...]

@@ -1,0 +1,42 @@
+"""The Stepper contract: what a model must be able to do to be decoded, be it a Transformer or a recurrent network.
+
+A state is whatever the model has computed so far: keys and values, or a hidden vector. It is a value; strategies
+only reorder it. Greedy, sampling and beam search are therefore each written once.
+"""
+
+from typing import Protocol, Self, TypeVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.axes import RowIds, RowLogits
+from regard.data.batching import Inputs
+
+
+class State(Protocol):
+    """What has been computed for every row so far."""
+
+    def select(self, rows: RowIds) -> Self:
+        """These rows in this order: reordered, repeated or dropped."""
+        ...
+
+
+S = TypeVar("S", bound="State")
+
+
+class Stepper(Protocol[S]):
+    """Laws: `step` after `start` gives the logits of the uncached model at the last token (cached equals uncached);
+    `extend` by n tokens equals n steps; `select` commutes with `step`; a state is never changed in place.
+    """
+
+    def start(self, inputs: Inputs) -> S:
+        """Consume the source and all of the prompt but its last token."""
+        ...
+
+    def step(self, ids: RowIds, state: S) -> tuple[RowLogits, S]:
+        """One token further in every row: the logits of the next one."""
+        ...
+
+    def extend(self, ids: Int[Tensor, "rows tokens"], state: S) -> tuple[Float[Tensor, "rows tokens vocab"], S]:
+        """Several tokens further, with the logits after each."""
+        ...

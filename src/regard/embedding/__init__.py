@@ -1,0 +1,1 @@
+"""From ids to vectors: what a token is, and where it stands."""

@@ -1,0 +1,41 @@
+"""Absolute positions, added to the token vectors: sinusoidal (Vaswani et al. 2017, §3.5) or learnt.
+
+Relative schemes do not live here: rotary turns queries and keys (`attention/rotary.py`), ALiBi and T5's buckets
+are added to the scores (`attention/bias.py`).
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+
+
+class Sinusoidal(nn.Module):
+    """`PE(p, 2i) = sin(p / 10000^(2i/width))`, `PE(p, 2i+1) = cos(…)`: any length, nothing to learn."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        if width % 2:
+            raise ConfigError(f"sinusoidal positions come in pairs and a width of {width} is odd", "use an even width")
+        self.width = width
+
+    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Float[Tensor, "#batch tokens width"]:
+        """The vectors of these positions, in float64: in float32 far positions lose their angle."""
+        index = torch.arange(0, self.width, 2, dtype=torch.float64, device=positions.device)
+        angles = positions[..., None] * torch.exp(index * (-math.log(10_000.0) / self.width))
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+
+
+class Learnt(nn.Module):
+    """A trained vector for each of a fixed number of positions."""
+
+    def __init__(self, longest: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(longest, width).normal_(std=0.02))
+
+    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Float[Tensor, "#batch tokens width"]:
+        """The vectors of these positions."""
+        return self.weight[positions]

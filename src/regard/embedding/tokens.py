@@ -1,0 +1,24 @@
+"""Token embeddings (Vaswani et al. 2017, §3.4): a table of vectors, scaled by √width, read backwards as output."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from regard.axes import Hidden, Ids, Logits
+
+
+class TokenEmbedding(nn.Module):
+    """The vector of every token. Drawn with variance 1/width, so that scaled vectors and tied logits start near 1."""
+
+    def __init__(self, vocabulary: int, width: int, *, scaled: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary, width).normal_(std=width**-0.5))
+        self.factor = width**0.5 if scaled else 1.0
+
+    def forward(self, ids: Ids) -> Hidden:
+        """The vectors of these tokens, times √width where scaled."""
+        return F.embedding(ids, self.weight) * self.factor
+
+    def logits(self, hidden: Hidden) -> Logits:
+        """The table as output projection: how well each token's vector fits (tied weights)."""
+        return F.linear(hidden, self.weight)

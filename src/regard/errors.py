@@ -1,0 +1,48 @@
+"""What can go wrong, as a tree. Every message carries both values that disagree and the remedy.
+
+    RegardError
+    ├── InputError    a text, a tensor or an option that cannot be used as given
+    ├── ConfigError   a recipe or a model config: unknown key, impossible value, a combination nothing can do
+    └── FileError     a path: missing, not readable, not writable, damaged, not of the expected kind
+
+The command line prints `problem; remedy` and exits with 1; with `--json`, `{"error": …, "remedy": …}`.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RegardError(Exception):
+    """One sentence on what is wrong and one on what to do about it."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+class InputError(RegardError, ValueError):
+    """A text, a tensor or an option that cannot be used as given."""
+
+
+class ConfigError(RegardError):
+    """A recipe or a config that asks for something unknown or impossible."""
+
+
+class FileError(RegardError, OSError):
+    """A path that is missing, damaged, not writable, or not what it should be."""
+
+    def __str__(self) -> str:  # OSError would print its arguments as a tuple
+        return f"{self.problem}; {self.remedy}"
+
+
+def choose(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown name: the nearest known one, or all of them.
+
+    >>> choose("sinusoidl", ["rotary", "sinusoidal"])
+    "did you mean 'sinusoidal'? known: rotary, sinusoidal"
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    listing = f"known: {', '.join(names)}"
+    return f"did you mean {near[0]!r}? {listing}" if near else listing

@@ -1,0 +1,252 @@
+"""Exact attention maps of any run, with the fast kernel on: record queries and keys, compute the rows asked for.
+
+    with regard.watch(model) as seen:
+        model.run("de: 3 mars 2021")
+    seen.weights("decoder.1.cross", head=0, rows=[-1])
+
+A row of weights is one softmax over `q_i · Kᵀ`, so queries, keys and masks are all that must be kept: memory grows
+with the text, not with its square, and nothing n×n is ever held. Recording is a forward hook on the `Attend` module
+of every attention layer; nothing is stored on the model and nothing in it asks whether it is watched.
+
+While decoding, every step adds rows. Beams change places and finished rows leave; each generated text is followed
+back through the rows its tokens were computed in (`Hypothesis.rows`), so rows count from its first token.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.bias import Bias
+from regard.attention.core import weights
+from regard.attention.mask import Mask, Padding
+from regard.attention.multihead import Attend
+from regard.attention.similarity import Similarity
+from regard.blocks.decoder import Decoder
+from regard.data.batching import Inputs
+from regard.decoding.engine import outcome_listeners
+from regard.decoding.hypothesis import Hypothesis
+from regard.errors import InputError, choose
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of one layer's attention, as it was given."""
+
+    query: Float[Tensor, "rows heads queries head_width"]
+    new_keys: Float[Tensor, "rows kv_heads new_keys head_width"]
+    keys: int
+    mask: Mask | None
+    bias: Bias | Tensor | None
+    similarity: Similarity
+    decoding: bool
+
+    def rows(self, row: int, places: list[int], keys: Tensor) -> Float[Tensor, "heads places keys"]:
+        """The weights of some of this call's queries in one row of its batch, over all keys up to now."""
+        at = torch.tensor([row], device=keys.device)
+        bias = self.bias
+        if isinstance(bias, Tensor) and bias.dim() == 4 and bias.shape[0] > 1:
+            bias = bias[at]
+        return weights(
+            self.query[at],
+            keys[:, :, : self.keys],
+            similarity=self.similarity,
+            mask=None if self.mask is None else self.mask.select(at),
+            bias=bias,
+            rows=torch.tensor(places, device=keys.device),
+        )[0]
+
+
+@dataclass
+class Run:
+    """One pass of a batch through the model, decoding steps included."""
+
+    layers: dict[str, list[Call]] = field(default_factory=dict)
+    inputs: Inputs | None = None
+    outcome: list[Hypothesis] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many sequences the batch has."""
+        if self.outcome is not None:
+            return len(self.outcome)
+        return next(iter(self.layers.values()))[0].query.shape[0]
+
+    def path(self, layer: str, sequence: int) -> "Path":
+        """One sequence's way through a layer: a prompt keeps its place in the batch, decoding goes by the outcome."""
+        if layer not in self.layers:
+            raise InputError(f"layer {layer!r} was not seen", choose(layer, self.layers))
+        calls = self.layers[layer]
+        if self.outcome is None or self.inputs is None or not calls[0].decoding:
+            return Path(calls, [sequence] * len(calls))
+        prompt = 1 if self.inputs.tokens.ids.shape[1] > 1 else 0
+        rows = [sequence] * prompt + list(self.outcome[sequence].rows)
+        return Path(calls[: len(rows)], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """One sequence's way through the calls of a layer, with the row it has in each."""
+
+    calls: list[Call]
+    rows: list[int]
+
+    @property
+    def heads(self) -> int:
+        """How many heads the layer has."""
+        return self.calls[0].query.shape[1]
+
+    def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
+        """The weights of these rows, all if None; keys a row could not see yet are 0."""
+        keys = torch.cat([call.new_keys[row : row + 1] for call, row in zip(self.calls, self.rows, strict=True)], dim=2)
+        places = self._places()
+        chosen = places if rows is None else [_pick(places, row) for row in rows]
+        found: dict[tuple[int, int], Tensor] = {}
+        for index, call in enumerate(self.calls):
+            wanted = sorted({place for at, place in chosen if at == index})
+            if wanted:
+                maps = call.rows(self.rows[index], wanted, keys)
+                maps = nn.functional.pad(maps, (0, keys.shape[2] - call.keys))
+                found |= {(index, place): maps[:, place_at] for place_at, place in enumerate(wanted)}
+        first, last = self._real_keys()
+        if not chosen:
+            return keys.new_zeros(self.heads, 0, last - first)
+        return torch.stack([found[place] for place in chosen], dim=1)[:, :, first:last]
+
+    def _places(self) -> list[tuple[int, int]]:
+        """(call, query) of every row of the sequence, in order, padding left out."""
+        places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.query.shape[2])]
+        crossing = len(self.calls) == 1 or self.calls[1].new_keys.shape[2] == 0
+        if crossing and self.calls[0].query.shape[2] != self.calls[0].keys:
+            return places  # the keys are another sequence: their padding is not the rows'
+        first, last = self._real_keys()
+        return places[first:last]
+
+    def _real_keys(self) -> tuple[int, int]:
+        """Where the sequence's own keys begin and end between paddings."""
+        call, row, columns = self.calls[-1], self.rows[-1], self.calls[-1].keys
+        for part in call.mask.walk() if call.mask is not None else ():
+            if isinstance(part, Padding):
+                length = int(part.lengths[row])
+                return (0, length) if part.side == "right" else (columns - length, columns)
+        return 0, columns
+
+
+def _pick(places: list[tuple[int, int]], row: int) -> tuple[int, int]:
+    if not -len(places) <= row < len(places):
+        raise InputError(f"the text has {len(places)} rows and no row {row}", f"use 0 to {len(places) - 1}, or −1")
+    return places[row]
+
+
+class Seen:
+    """What was seen of a model: every run's attention, layer by layer, ready to be asked for rows."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self._past: int | None = None  # tokens in the cache of the decoder now running; None outside a decoder
+
+    @property
+    def layers(self) -> list[str]:
+        """The layers that attended, in the order they did: `encoder.0.self`, `decoder.1.cross` …"""
+        return list(self.runs[-1].layers) if self.runs else []
+
+    def weights(
+        self, layer: str, head: int | None = None, rows: Sequence[int] | None = None, batch: int | None = None
+    ) -> Float[Tensor, "*heads rows keys"]:
+        """The exact weights of one sequence: `[rows, keys]` of a head, `[heads, rows, keys]` of all.
+
+        Rows count from the sequence's first token, −1 is the last; keys likewise, padding left out. While decoding,
+        row t is the step that chose token t.
+        """
+        run, index = self.find(batch)
+        path = run.path(layer, index)
+        if head is not None and not 0 <= head < path.heads:
+            raise InputError(f"layer {layer!r} has {path.heads} heads and no head {head}", f"use 0 to {path.heads - 1}")
+        maps = path.weights(rows)
+        return maps if head is None else maps[head]
+
+    def find(self, batch: int | None) -> tuple[Run, int]:
+        """The run that holds a sequence, and its place in it; sequences count through all runs."""
+        if not self.runs:
+            raise InputError("nothing was seen", "run the model inside the `with` block, then ask")
+        total = sum(run.size for run in self.runs)
+        if batch is None and total > 1:
+            raise InputError(f"{total} sequences were seen", f"say which: batch=0 … {total - 1}")
+        index = batch or 0
+        if not 0 <= index < total:
+            raise InputError(f"{total} sequences were seen and none is batch={index}", f"use 0 to {total - 1}")
+        place = 0
+        while index >= self.runs[place].size:
+            index -= self.runs[place].size
+            place += 1
+        return self.runs[place], index
+
+    def record(self, layer: str, module: Attend, given: dict[str, Any]) -> None:
+        """Keep what one call of attention was given."""
+        continued = bool(self._past) and bool(self.runs) and layer in self.runs[-1].layers
+        if not self.runs or (layer in self.runs[-1].layers and not continued):
+            self.runs.append(Run())
+        calls = self.runs[-1].layers.setdefault(layer, [])
+        memory = given["memory"]
+        new_keys = memory.keys
+        if continued:
+            # A copy of the new ones alone: a view would keep every step's whole cache alive.
+            new_keys = new_keys[:, :, calls[-1].keys :].clone()
+        calls.append(
+            Call(
+                given["query"].detach(),
+                new_keys.detach(),
+                memory.tokens,
+                given["mask"],
+                given["bias"],
+                module.similarity,
+                self._past is not None,
+            )
+        )
+
+    def enter_decoder(self, past: int | None) -> None:
+        """A decoder begins with so many tokens in its cache, or ends (None)."""
+        self._past = past
+
+    def finished(self, inputs: Inputs, outcome: list[Hypothesis]) -> None:
+        """Decoding is over: these rows became these texts."""
+        if self.runs:
+            self.runs[-1].inputs, self.runs[-1].outcome = inputs, outcome
+
+
+@contextmanager
+def watch_module(module: nn.Module) -> Iterator[Seen]:
+    """Record the attention of every run inside the block."""
+    seen = Seen()
+    handles = []
+    for name, part in module.named_modules():
+        if isinstance(part, Attend):
+            handles.append(part.register_forward_pre_hook(_recorder(seen, layer_name(name)), with_kwargs=True))
+        elif isinstance(part, Decoder):
+            handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_decoder(args[1].tokens)))
+            handles.append(part.register_forward_hook(lambda *_: seen.enter_decoder(None), always_call=True))
+    token = outcome_listeners.set((*outcome_listeners.get(), seen.finished))
+    try:
+        yield seen
+    finally:
+        outcome_listeners.reset(token)
+        for handle in handles:
+            handle.remove()
+
+
+def layer_name(path: str) -> str:
+    """`encoder.layers.0.self_attention.attend` is `encoder.0.self`."""
+    parts = [part.removesuffix("_attention") for part in path.split(".") if part not in ("layers", "attend")]
+    return ".".join(part for part in parts if part) or "attention"
+
+
+def _recorder(seen: Seen, layer: str) -> Any:
+    def record(module: Attend, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        given = {"mask": None, "bias": None} | dict(zip(("query", "memory", "mask", "bias"), args, strict=False))
+        seen.record(layer, module, given | options)
+
+    return record

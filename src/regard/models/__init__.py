@@ -1,0 +1,1 @@
+"""From ids to logits: whole models, described by a config and kept in a folder."""

@@ -1,0 +1,78 @@
+"""A model in a folder: `config.json` says what it is, `model.safetensors` holds its weights. No pickles, ever."""
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from regard.errors import ConfigError, FileError
+from regard.files import read_json, write_json, writing
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MODEL_TYPE = "regard-transformer"
+
+
+def save_model(folder: Path, model: Transformer) -> None:
+    """Both files, the config first: weights without a config would be of no use."""
+    save_config(folder, model)
+    save_tensors(folder / WEIGHTS, model.state_dict())
+
+
+def save_config(folder: Path, model: Transformer) -> None:
+    """What the model is."""
+    write_json(folder / CONFIG, {"model_type": MODEL_TYPE, **model.config.model_dump()})
+
+
+def load_model(folder: Path) -> Transformer:
+    """The model in this folder, on the CPU, in evaluation mode."""
+    if not folder.is_dir():
+        raise FileError(f"{folder} is not a folder", "give the folder of a trained model, such as runs/demo")
+    remedy = "give the folder of a trained model; `regard train` writes one"
+    values = read_json(folder / CONFIG, remedy)
+    kind = values.pop("model_type", None)
+    if kind != MODEL_TYPE:
+        raise FileError(f"{folder / CONFIG} describes a {kind!r} model", f"this version loads {MODEL_TYPE!r}")
+    try:
+        config = TransformerConfig.model_validate(values)
+    except ConfigError as error:
+        raise FileError(f"{folder / CONFIG} is damaged: {error.problem}", error.remedy) from error
+    with torch.device("meta"):
+        model = Transformer(config)
+    fill(model, load_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    return model.eval()
+
+
+def fill(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
+    """Put tensors in a model's places; every one is accounted for, and the first that is not is named."""
+    wanted = model.state_dict()
+    remedy = "the config and the weights must come from the same model"
+    for name, tensor in wanted.items():
+        if name not in tensors:
+            raise FileError(f"{source} lacks the tensor {name!r}", remedy)
+        if tensors[name].shape != tensor.shape:
+            shapes = f"{list(tensors[name].shape)}, the config {list(tensor.shape)}"
+            raise FileError(f"{source} has {name!r} shaped {shapes}", remedy)
+    for name in tensors:
+        if name not in wanted:
+            raise FileError(f"{source} has a tensor {name!r} this model does not know", remedy)
+    model.load_state_dict(tensors, assign=True)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """A whole safetensors file, or none of it."""
+    with writing(path) as partial:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a truncated or foreign one is named."""
+    if not path.is_file():
+        raise FileError(f"{path} does not exist", "the folder is not complete; train again or copy it again")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"{path} is damaged: {error}", "copy it again, or resume training from its state") from error

@@ -1,0 +1,55 @@
+"""One position scheme with its three places of effect: on the vectors, on the heads, on the scores."""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from regard.attention.bias import ALiBi, Bias, RelativeBuckets
+from regard.attention.rotary import Rotary, Rotate
+from regard.axes import Hidden
+from regard.embedding.positions import Learnt, Sinusoidal
+from regard.errors import InputError
+from regard.models.config import TransformerConfig
+
+
+class Positions(nn.Module):
+    """What the config's scheme adds to the vectors, turns in the heads and adds to the scores of one stack."""
+
+    def __init__(self, config: TransformerConfig, *, both_directions: bool) -> None:
+        super().__init__()
+        scheme = config.positions
+        self.longest = config.longest if scheme == "learnt" else None
+        self.absolute: nn.Module | None = None
+        if scheme == "sinusoidal":
+            self.absolute = Sinusoidal(config.width)
+        elif scheme == "learnt":
+            self.absolute = Learnt(config.longest, config.width)
+        self.rotary = Rotary(config.head_width) if scheme == "rotary" else None
+        self.bias: Bias | None = None
+        if scheme == "alibi":
+            self.bias = ALiBi(config.heads)
+        elif scheme == "t5":
+            self.bias = RelativeBuckets(config.heads, both_directions=both_directions)
+
+    def add(self, stream: Hidden, positions: Int[Tensor, "#batch tokens"]) -> Hidden:
+        """The token vectors with absolute positions added, where the scheme is absolute."""
+        if self.absolute is None:
+            return stream
+        added: Tensor = self.absolute(positions)
+        return stream + added.to(stream.dtype)
+
+    def rotate(self, positions: Int[Tensor, "#batch tokens"]) -> Rotate | None:
+        """The hook that turns queries and keys, where the scheme is rotary."""
+        return None if self.rotary is None else self.rotary(positions)
+
+    def count(
+        self, past: int, tokens: int, padding: Int[Tensor, "batch"] | None, device: torch.device
+    ) -> Int[Tensor, "#batch tokens"]:
+        """Where `tokens` new ones stand after `past` columns; `padding` of those columns, per row, are not text."""
+        if self.longest is not None and past + tokens > self.longest:
+            raise InputError(
+                f"the text reaches position {past + tokens} and this model has learnt {self.longest}",
+                "shorten it, or train with a larger `longest` or with positions that have no limit, such as rotary",
+            )
+        columns = torch.arange(past, past + tokens, device=device)[None]
+        return columns if padding is None else (columns - padding[:, None]).clamp(min=0)

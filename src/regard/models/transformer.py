@@ -1,0 +1,143 @@
+"""The Transformer (Vaswani et al. 2017): encoder–decoder, encoder alone or decoder alone, from one config.
+
+A forward pass over a whole text and a step of cached decoding are the same code: `forward` extends an empty state
+by all tokens, `step` extends a state by one. So the model is its own Stepper (see `decoding/stepper.py`).
+"""
+
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.mask import Causal, Mask, Padding
+from regard.axes import Hidden, Logits, RowIds, RowLogits
+from regard.blocks.decoder import Decoder, DecoderCache, Surroundings
+from regard.blocks.encoder import Encoder
+from regard.data.batching import Inputs, Padded
+from regard.embedding.tokens import TokenEmbedding
+from regard.errors import InputError
+from regard.models.config import TransformerConfig
+from regard.models.positions import Positions
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerState:
+    """What decoding has computed so far: the layers' keys and values, and where padding stands."""
+
+    cache: DecoderCache
+    padding: Int[Tensor, "rows"] | None = None
+    memory_mask: Mask | None = None
+
+    def select(self, rows: RowIds) -> "TransformerState":
+        """These rows, in this order."""
+        return TransformerState(
+            self.cache.select(rows),
+            None if self.padding is None else self.padding[rows],
+            None if self.memory_mask is None else self.memory_mask.select(rows),
+        )
+
+
+class Transformer(nn.Module):
+    """Ids in, logits out; `start`, `step` and `extend` for decoding."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        crossing = config.architecture == "encoder-decoder"
+        self.embedding = TokenEmbedding(config.vocabulary, config.width, scaled=config.scaled)
+        self.dropout = nn.Dropout(config.dropout)
+        if config.architecture != "decoder":
+            self.encoder_positions = Positions(config, both_directions=True)
+            self.encoder = Encoder(config, config.layers)
+        if config.architecture != "encoder":
+            self.decoder_positions = Positions(config, both_directions=False)
+            self.decoder = Decoder(config, config.layers, crossing=crossing)
+        self.output = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.apply(_draw)
+
+    def forward(self, inputs: Inputs) -> Logits:
+        """The logits of every token: of the next one (decoder) or of its own place (encoder)."""
+        if self.config.architecture == "encoder":
+            return self.logits(self.encode(inputs.tokens))
+        return self.extend(inputs.tokens.ids, self._begin(inputs))[0]
+
+    def encode(self, source: Padded) -> Hidden:
+        """The encoder's view of the source."""
+        positions = self.encoder_positions
+        places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
+        stream = self.dropout(positions.add(self.embedding(source.ids), places))
+        out: Hidden = self.encoder(stream, mask=_mask(source), bias=positions.bias, rotate=positions.rotate(places))
+        return out
+
+    def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:
+        """From the last layer's vectors to the vocabulary."""
+        return self.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    def start(self, inputs: Inputs) -> TransformerState:
+        """Consume the source and all of the prompt but its last token, which the first `step` gets."""
+        if self.config.architecture == "encoder":
+            raise InputError(
+                "an encoder does not decode: it gives one output per input token",
+                "use architecture 'decoder' or 'encoder-decoder' to generate text",
+            )
+        if inputs.tokens.ragged and inputs.tokens.side == "right":
+            tokens = Padded.of(inputs.tokens.rows(), side="left").to(inputs.tokens.ids.device)
+            inputs = Inputs(tokens, inputs.source)
+        state = self._begin(inputs)
+        prompt = inputs.tokens.ids[:, :-1]
+        return self._advance(prompt, state)[1] if prompt.shape[1] else state
+
+    def step(self, ids: RowIds, state: TransformerState) -> tuple[RowLogits, TransformerState]:
+        """One token further in every row."""
+        logits, state = self.extend(ids[:, None], state)
+        return logits[:, -1], state
+
+    def extend(
+        self, ids: Int[Tensor, "rows tokens"], state: TransformerState
+    ) -> tuple[Float[Tensor, "rows tokens vocab"], TransformerState]:
+        """Several tokens further at once, with the logits after each."""
+        hidden, state = self._advance(ids, state)
+        return self.logits(hidden), state
+
+    def _begin(self, inputs: Inputs) -> TransformerState:
+        """The state before any token: the source read, the padding of the prompt known."""
+        padding = _padding(inputs.tokens)
+        if self.config.architecture == "decoder":
+            return TransformerState(DecoderCache(), padding)
+        if inputs.source is None:
+            raise InputError("an encoder–decoder needs a source", "give `Inputs(tokens, source)`")
+        cache = self.decoder.remember(self.encode(inputs.source))
+        return TransformerState(cache, padding, _mask(inputs.source))
+
+    def _advance(
+        self, ids: Int[Tensor, "rows tokens"], state: TransformerState
+    ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
+        """The decoder's vectors of the next tokens, and the state with them in it."""
+        past, tokens = state.cache.tokens, ids.shape[1]
+        positions = self.decoder_positions
+        places = positions.count(past, tokens, state.padding, ids.device)
+        mask: Mask = Causal()
+        if state.padding is not None:
+            mask = mask & Padding(past + tokens - state.padding, side="left")
+        around = Surroundings(mask, positions.bias, positions.rotate(places), state.memory_mask)
+        stream = self.dropout(positions.add(self.embedding(ids), places))
+        hidden, cache = self.decoder(stream, state.cache, around)
+        return hidden, replace(state, cache=cache)
+
+
+def _mask(padded: Padded) -> Padding | None:
+    """The padding mask of a batch, where it has padding."""
+    return Padding(padded.lengths, padded.side) if padded.ragged else None
+
+
+def _padding(padded: Padded) -> Int[Tensor, "batch"] | None:
+    """How many columns on the left are padding, where some are. On the right a causal model never sees it."""
+    return padded.ids.shape[1] - padded.lengths if padded.ragged and padded.side == "left" else None
+
+
+def _draw(module: nn.Module) -> None:
+    """Linear layers start as Glorot and Bengio (2010) draw them, with biases at zero."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,1 @@
+"""The shipped recipes: TOML files, found by name."""

@@ -1,0 +1,1 @@
+"""What people ask for: a task joins data, model and metric; a recipe says which."""

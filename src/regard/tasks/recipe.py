@@ -1,0 +1,193 @@
+"""The recipe: one TOML file that says what to train, on what and how.
+
+    [task]       what the model is for          [model]      its shape
+    [data]       where the texts come from      [training]   how it is trained
+    [tokenizer]  how text becomes ids           [decoding]   how it answers
+
+`model = "transformer"` is short for `[model] name = "transformer"`. Unknown keys are refused with the nearest known.
+"""
+
+import json
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from regard.config import Config
+from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.errors import ConfigError, FileError, choose
+from regard.models.config import TransformerShape
+from regard.training.plan import TrainingPlan
+
+Source = str | tuple[str, str]
+
+
+class TaskTable(Config):
+    """What the model is for."""
+
+    name: Literal["translation"] = Field("translation", description="a text in, a text out")
+
+
+class DataTable(Config):
+    """A built-in corpus by name, or files of your own."""
+
+    corpus: str | None = Field(None, description="a built-in corpus; `regard list corpora` names them")
+    options: dict[str, Any] = Field(default_factory=dict, description="the corpus's own options")
+    train: Source | None = Field(None, description="a file, or [source, target] files")
+    valid: Source | None = Field(None, description="likewise, to choose the best model by")
+    test: Source | None = Field(None, description="likewise, to report on")
+    format: str = Field("auto", description="auto, parallel or tsv")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "DataTable":
+        if (self.corpus is None) == (self.train is None):
+            raise ConfigError(
+                "[data] needs either a corpus or files to train on",
+                'write corpus = "dates", or train = "pairs.tsv" and valid = "held-out.tsv"',
+            )
+        if self.train is not None and self.valid is None:
+            raise ConfigError("[data] has files to train on and none to validate on", 'add valid = "held-out.tsv"')
+        if self.corpus is None and self.options:
+            raise ConfigError("[data.options] belong to a built-in corpus and none is named", "leave them out")
+        return self
+
+
+class TokenizerTable(Config):
+    """How text becomes ids."""
+
+    kind: Literal["bpe"] = Field("bpe", description="byte-level byte-pair encoding")
+    size: int = Field(512, ge=1, description="entries of the vocabulary")
+    sample: int = Field(20_000, ge=1, description="training examples its merges are learnt from")
+
+
+class ModelTable(TransformerShape):
+    """The model's name and shape; the vocabulary comes from the tokenizer."""
+
+    name: Literal["transformer"] = Field("transformer", description="the kind of model")
+
+
+class DecodingTable(Config):
+    """How the model answers when nothing else is asked for; also `generation_config.json`."""
+
+    strategy: Literal["greedy", "sample", "beam"] = Field("greedy", description="how tokens are chosen")
+    beams: int | None = Field(None, ge=1, description="width of the beam; 5 if absent")
+    length_penalty: float | None = Field(None, description="power of the length a beam's score is divided by")
+    temperature: float | None = Field(None, gt=0, description="of sampling")
+    top_k: int | None = Field(None, ge=1, description="sample among this many")
+    top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
+    seed: int | None = Field(None, description="of sampling")
+    max_new_tokens: int = Field(64, ge=1, description="length limit of an answer")
+
+    @model_validator(mode="after")
+    def _options_belong(self) -> "DecodingTable":
+        used = {"greedy": (), "beam": BEAM_OPTIONS, "sample": SAMPLE_OPTIONS}[self.strategy]
+        for name in (*BEAM_OPTIONS, *SAMPLE_OPTIONS):
+            if getattr(self, name) is not None and name not in used:
+                owner = "beam" if name in BEAM_OPTIONS else "sample"
+                raise ConfigError(
+                    f"{name} has no effect with strategy {self.strategy!r}",
+                    f"use strategy {owner!r} or leave {name} out",
+                )
+        return self
+
+    def chosen(self) -> Strategy:
+        """The strategy these options describe."""
+        given = {name: getattr(self, name) for name in SAMPLE_OPTIONS if getattr(self, name) is not None}
+        if self.strategy == "sample":
+            return Sample(**given)
+        if self.strategy == "beam":
+            size = 5 if self.beams is None else self.beams
+            return Beam(size, 1.0 if self.length_penalty is None else self.length_penalty)
+        return Greedy()
+
+
+BEAM_OPTIONS = ("beams", "length_penalty")
+SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
+
+
+class Recipe(Config):
+    """All tables of a recipe."""
+
+    task: TaskTable = TaskTable()
+    data: DataTable
+    tokenizer: TokenizerTable = TokenizerTable()
+    model: ModelTable = ModelTable()
+    training: TrainingPlan = TrainingPlan()
+    decoding: DecodingTable = DecodingTable()
+
+    @field_validator("task", "model", mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    def toml(self) -> str:
+        """The recipe as a file, every default written out."""
+        lines = []
+        for table, values in self.model_dump(mode="json").items():
+            nested = values.pop("options", None)
+            lines += [f"[{table}]", *_entries(values), ""]
+            lines += [f"[{table}.options]", *_entries(nested), ""] if nested else []
+        return "\n".join(lines)
+
+
+def _entries(values: dict[str, Any]) -> list[str]:
+    """`key = value` lines; JSON's strings, numbers, booleans and lists are TOML's too."""
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None]
+
+
+def read_recipe(name: str, changes: list[str] | None = None) -> Recipe:
+    """A recipe from a TOML file or a shipped one by name, with `a.b=c` changes applied in order."""
+    values = _parse(*_locate(name))
+    for change in changes or []:
+        _apply(values, change)
+    return Recipe.model_validate(values)
+
+
+def shipped() -> list[str]:
+    """The names of the recipes in the package."""
+    folder = files("regard") / "recipes"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def _locate(name: str) -> tuple[str, str]:
+    """(what to call it, its text)."""
+    path = Path(name)
+    if name in shipped():
+        return name, (files("regard") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
+    if path.is_file():
+        try:
+            return name, path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileError(f"{path} cannot be read: {error}", "give a TOML file") from error
+    raise FileError(f"there is no recipe {name!r}", choose(name, shipped()) + ", or give a TOML file")
+
+
+def _parse(name: str, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"{name} is not valid TOML: {error}", "correct that line") from error
+
+
+def _apply(values: dict[str, Any], change: str) -> None:
+    """Set one key; the value is TOML if it reads as TOML, else a plain string."""
+    path, equals, text = change.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(
+            f"--set {change!r} is not a change", "write it as table.key=value, such as training.steps=100"
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for key in keys[:-1]:
+        inner = values.setdefault(key, {})
+        if isinstance(inner, str):
+            inner = values[key] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {change!r} goes inside {key!r}, which is not a table", "check the key")
+        values = inner
+    values[keys[-1]] = value

@@ -1,0 +1,66 @@
+"""The Trainable contract: a loss that is a sum and a count, never a mean.
+
+Sums add up over micro-batches and ranks whatever their sizes, and the loop divides once, by the count of the whole
+batch. A mean of means would weigh a token by how many others happened to stand beside it.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.axes import Logits
+from regard.data.batching import IGNORED, Batch, Inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """The summed loss of the target tokens, in float32 or better, and how many they are."""
+
+    sum: Tensor
+    count: int
+
+    @property
+    def mean(self) -> float:
+        """Per token, for people to read."""
+        return float(self.sum) / max(self.count, 1)
+
+
+class Trainable(Protocol):
+    """Anything the loop can train.
+
+    Laws: the loss of two batches is the sum of their losses; padding adds nothing to either part; evaluation mode
+    gives the plain loss without smoothing or dropout.
+    """
+
+    module: nn.Module
+
+    def loss(self, batch: Batch) -> Loss:
+        """Of this batch: smoothed while `module.training`, plain in evaluation."""
+        ...
+
+
+class TokenPrediction:
+    """A model that gives logits for every token, trained by cross-entropy."""
+
+    def __init__(self, module: nn.Module, *, label_smoothing: float = 0.0) -> None:
+        self.module = module
+        self.label_smoothing = label_smoothing
+
+    def loss(self, batch: Batch) -> Loss:
+        """Summed cross-entropy of the targets."""
+        inputs: Inputs = batch.inputs
+        logits: Logits = self.module(inputs)
+        smoothing = self.label_smoothing if self.module.training else 0.0
+        return cross_entropy(logits, batch.targets, smoothing)
+
+
+def cross_entropy(logits: Logits, targets: Tensor, smoothing: float = 0.0) -> Loss:
+    """`−Σ log p(target)`, each target smoothed by Szegedy et al. (2015, §7); IGNORED targets count for nothing."""
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    total = F.cross_entropy(
+        wide.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing
+    )
+    return Loss(total, int((targets != IGNORED).sum()))

@@ -1,0 +1,151 @@
+"""The page a figure is drawn on: its style, the words around it, how a token reads, the file it becomes.
+
+Figures are matplotlib objects made without pyplot: no display, no state but their own. Everything is placed
+in inches on a page of one inch by one; `frame` then measures the drawing and cuts the page to fit. A
+character that DejaVu Sans lacks appears as a box naming its script in a PNG and as itself in an SVG.
+"""
+
+import io
+import os
+import textwrap
+import threading
+import unicodedata
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import matplotlib.style
+from matplotlib.figure import Figure
+
+from regard.errors import FileError, InputError
+
+FORMATS = (".png", ".svg")
+LONGEST_LABEL = 24
+TEXT, QUIET, LINE = "#1f2430", "#667085", "#d5d9e2"
+VISIBLE = {" ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "⏎", "\r": "⏎", "\t": "⇥"}
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.parse_math": False,  # a `$` in a token is a dollar
+    "text.color": TEXT,
+    "axes.edgecolor": LINE,
+    "svg.fonttype": "none",  # text stays text: it can be searched, and the reader's own fonts fill the gaps
+    "svg.hashsalt": "regard",
+}
+_STYLE_LOCK = threading.RLock()  # matplotlib's settings and Python's warning filters are the whole process's
+
+
+def label(token: str) -> str:
+    """A token as readers can see it: blanks and control characters get a mark, and nothing is left empty.
+
+    >>> label(" mars"), label("\\n"), label(""), label("\\x1b")
+    ('␣mars', '⏎', '∅', '\\\\x1b')
+    """
+    text = "".join(_visible(character) for character in token)
+    if not text:
+        return "∅"
+    if unicodedata.category(text[0]) in ("Mn", "Me"):  # an accent needs something to sit on
+        text = "◌" + text
+    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Running text with its blanks as they are and a mark for what would print nothing or break a file."""
+    return "".join(character if character in " \n\t" else _visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    """The character, or a mark for one that prints nothing."""
+    if character in VISIBLE:
+        return VISIBLE[character]
+    category = unicodedata.category(character)
+    if category == "Zs":
+        return "␣"
+    if category[0] not in "CZ":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+@contextmanager
+def plain_style() -> Iterator[None]:
+    """matplotlib's defaults and ours, whatever the user set; no warning for a glyph that no font has."""
+    with _STYLE_LOCK, warnings.catch_warnings(), matplotlib.style.context(["default", _STYLE]):
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield
+
+
+def blank_page() -> Figure:
+    """A page of one inch by one, so that until `frame` cuts it a fraction of the page is an inch."""
+    return Figure(figsize=(1.0, 1.0), dpi=100)
+
+
+def frame(figure: Figure, title: str, subtitle: str, note: str) -> None:
+    """Write the words around the drawing, then cut the page so that everything is on it."""
+    drawing = figure.get_tightbbox()
+    longest = max(int(drawing.width * 72 / 8), 40)  # characters a line
+    top = drawing.y1 + 0.18
+    for text, size, weight, colour in ((subtitle, 11, "normal", QUIET), (title, 15, "bold", TEXT)):
+        if text:
+            wrapped = textwrap.fill(printable(text), longest if weight == "bold" else longest * 4 // 3)
+            figure.text(drawing.x0, top, wrapped, size=size, weight=weight, color=colour, va="bottom")
+            top += (wrapped.count("\n") + 1) * size * 1.3 / 72 + 0.06
+    if note:
+        wrapped = textwrap.fill(printable(note), longest * 4 // 3)
+        figure.text(drawing.x0, drawing.y0 - 0.15, wrapped, size=11, color=QUIET, va="top", linespacing=1.4)
+    margin = 0.25
+    page = figure.get_tightbbox()
+    width, height = page.width + 2 * margin, page.height + 2 * margin
+    left, bottom = page.x0 - margin, page.y0 - margin
+    for axes in figure.axes:
+        at = axes.get_position()
+        axes.set_position(((at.x0 - left) / width, (at.y0 - bottom) / height, at.width / width, at.height / height))
+    for words in figure.texts:
+        x, y = words.get_position()
+        words.set_position(((x - left) / width, (y - bottom) / height))
+    figure.set_size_inches(width, height)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a .png or .svg beside its name, flush it, rename it: a crash leaves the old file or the new."""
+    kind = path.suffix.lower()
+    if kind not in FORMATS:
+        found = f"{kind!r} is not a known format" if kind else "its name says no format"
+        raise InputError(f"cannot draw to {path}: {found}", f"end the name in one of: {', '.join(FORMATS)}")
+    beside = path.parent / f".{uuid.uuid4().hex}.tmp"
+    try:
+        _check_place(path)
+        content = _rendered(figure, kind.removeprefix("."))
+        with beside.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(beside, path)
+    except FileError:
+        raise
+    except OSError as error:
+        remedy = "choose a folder that can be written to and has space left"
+        raise FileError(f"cannot write {path}: {error.strerror or error}", remedy) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _check_place(path: Path) -> None:
+    """Whether a file can be at this path at all."""
+    if not path.parent.is_dir():
+        what = "is not a folder" if path.parent.exists() else "does not exist"
+        raise FileError(f"cannot write {path}: {path.parent} {what}", "create that folder or choose another")
+    if path.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder", "choose a name that is not taken")
+
+
+def _rendered(figure: Figure, kind: str) -> bytes:
+    """The file's content; without the date and the version that would make two equal figures differ."""
+    stream = io.BytesIO()
+    without = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[kind]
+    with plain_style():
+        figure.savefig(stream, format=kind, dpi=200, metadata=without)
+    return stream.getvalue()
