@@ -29,7 +29,7 @@ from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
 from regard.tasks.translation import held_out, objective, open_corpus, train_tokenizer
 from regard.text.tokenizer import Tokenizer
-from regard.training.loop import Listener, Run
+from regard.training.loop import Listener, Run, Silent
 from regard.training.trainable import TokenPrediction
 
 TOGETHER = 64
@@ -111,6 +111,27 @@ class Model:
         outputs = self.run([pair.source for pair in pairs])
         return {"exact_match": exact_match(outputs, [pair.target for pair in pairs])}
 
+    def look(self, text: str, *, target: str | None = None) -> Seen:
+        """What the model attends to while it answers, or while it reads the target it is given."""
+        with watch_module(self.module) as seen:
+            if target is None:
+                self.hypotheses([text])
+            else:
+                self.check(text)
+                self._read_target(seen, text, target)
+        return seen
+
+    @torch.no_grad()
+    def _read_target(self, seen: Seen, text: str, target: str) -> None:
+        device = next(self.module.parameters()).device
+        inputs = self.objective.prompt([text]).to(device)
+        ids = self.tokenizer.encode(target)
+        read = torch.tensor([[self.tokenizer.bos_id, *ids]], device=device)
+        logits, _ = self.module.extend(read, self.module.start(inputs))
+        written = (*ids, self.tokenizer.eos_id)
+        likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
+        seen.finished(inputs, [Hypothesis(written, float(likely.sum()), rows=(0,))])
+
     def save(self, folder: str | Path) -> None:
         """Write the model folder."""
         folder = Path(folder)
@@ -171,16 +192,6 @@ def save_around(folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
 def watch(model: Model | nn.Module) -> AbstractContextManager[Seen]:
     """Record what a model attends to inside a `with` block; ask `seen.weights(layer, head, rows)` afterwards."""
     return watch_module(model.module if isinstance(model, Model) else model)
-
-
-class Silent:
-    """A listener that says nothing."""
-
-    def __call__(self, report: object) -> None:
-        """Nothing."""
-
-    def say(self, sentence: str) -> None:
-        """Nothing."""
 
 
 def train(

@@ -5,7 +5,7 @@ error is a ConfigError, one sentence and a remedy.
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -19,7 +19,7 @@ class Config(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _speak_plainly(cls, data: Any, read: Callable[[Any], Self]) -> Self:
+    def _speak_plainly(cls, data: Any, read: Callable[[Any], Any]) -> Any:
         try:
             return read(data)
         except ValidationError as error:

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from regard.data.batching import Batch
 from regard.data.corpus import Corpus, Pair
@@ -24,6 +25,14 @@ class Position:
 
     pool: int = 0
     batch: int = 0
+
+
+class Batches(Protocol):
+    """Endless batches that can start anywhere. Law: starting at a position gives what followed it the first time."""
+
+    def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+        """Batches from here on, each with the position after it."""
+        ...
 
 
 @dataclass(frozen=True)

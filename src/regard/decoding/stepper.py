@@ -4,7 +4,7 @@ A state is whatever the model has computed so far: keys and values, or a hidden 
 only reorder it. Greedy, sampling and beam search are therefore each written once.
 """
 
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,16 +12,15 @@ from torch import Tensor
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
 
+S = TypeVar("S", bound="State")
+
 
 class State(Protocol):
     """What has been computed for every row so far."""
 
-    def select(self, rows: RowIds) -> Self:
+    def select(self: S, rows: RowIds) -> S:
         """These rows in this order: reordered, repeated or dropped."""
         ...
-
-
-S = TypeVar("S", bound="State")
 
 
 class Stepper(Protocol[S]):

@@ -145,10 +145,12 @@ def read_recipe(name: str, changes: list[str] | None = None) -> Recipe:
     return Recipe.model_validate(values)
 
 
-def shipped() -> list[str]:
-    """The names of the recipes in the package."""
+def shipped() -> dict[str, str]:
+    """The recipes in the package: name, and the sentence their first line says."""
     folder = files("regard") / "recipes"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
+    lines = {entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8").splitlines()[0] for entry in found}
+    return {name: line.removeprefix("# ") for name, line in lines.items()}
 
 
 def _locate(name: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from regard.data.batching import Batch
-from regard.data.stream import BatchStream, Position
+from regard.data.stream import Batches, Position
 from regard.errors import FileError, InputError
 from regard.files import write_text
 from regard.models.checkpoint import WEIGHTS, save_tensors
@@ -41,6 +41,16 @@ class Report:
     validation: dict[str, float] | None = None
 
 
+class Silent:
+    """A listener that says nothing."""
+
+    def __call__(self, report: Report) -> None:
+        """Nothing."""
+
+    def say(self, sentence: str) -> None:
+        """Nothing."""
+
+
 class Listener(Protocol):
     """Who is told how it goes."""
 
@@ -58,7 +68,7 @@ class Run:
     """What is trained, on what, how, and where it is kept."""
 
     trainable: Trainable
-    batches: BatchStream
+    batches: Batches
     validation: list[Batch]
     plan: TrainingPlan
     folder: Path
@@ -69,8 +79,8 @@ class Run:
         """Where the weights are."""
         return next(self.trainable.module.parameters()).device
 
-    def fit(self) -> Progress:
-        """Train to the last step, from the newest complete state if there is one."""
+    def fit(self, until: int | None = None) -> Progress:
+        """Train to the last step, or only `until` one, from the newest complete state if there is one."""
         plan, module = self.plan, self.trainable.module
         optimizer = adamw(module, plan)
         clean(self.folder)
@@ -79,7 +89,7 @@ class Run:
         write_text(self.folder / METRICS, "".join(line + "\n" for line in lines))
         stream = self.batches.start(progress.position)
         best = progress.best
-        for step in range(progress.step + 1, plan.steps + 1):
+        for step in range(progress.step + 1, (until or plan.steps) + 1):
             begun = time.perf_counter()
             for group in optimizer.param_groups:
                 group["lr"] = plan.learning_rate * factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps)

@@ -22,7 +22,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from regard.errors import InputError
+from regard.inspection.maps import AttentionMap
 from regard.views.page import QUIET, TEXT, blank_page, frame, label, plain_style, printable, save_figure
 
 __all__ = [
@@ -44,38 +44,6 @@ LINEAR_UP_TO = 32  # with more columns a weight is spread so thin that a linear 
 COLOURS = LinearSegmentedColormap.from_list(
     "regard", ["#f5f7fb", "#c8d6ee", "#8aa8db", "#4a74c2", "#234798", "#0e2058"]
 )
-
-
-@dataclass(frozen=True, eq=False)
-class AttentionMap:
-    """The weights of one layer, `[heads, rows, columns]`: how much each row attends to each column."""
-
-    weights: NDArray[Any]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    title: str
-    rows_axis: str = "attends from"
-    columns_axis: str = "attends to"
-
-    def __post_init__(self) -> None:
-        shape = self.weights.shape
-        if len(shape) != 3 or 0 in shape:
-            raise InputError(
-                f"attention weights of shape {list(shape)} are not [heads, rows, columns]",
-                "pass three axes of at least one entry each; for a single head use weights[None]",
-            )
-        for name, size, labels in (("rows", shape[1], self.rows), ("columns", shape[2], self.columns)):
-            if size != len(labels):
-                raise InputError(
-                    f"weights of shape {list(shape)} have {size} {name} and {len(labels)} labels for them",
-                    f"pass one label for each of the {name}",
-                )
-        unusable = int(np.count_nonzero(~np.isfinite(self.weights)))
-        if unusable:
-            raise InputError(
-                f"{unusable} of {self.weights.size} attention weights are not finite numbers",
-                "a fully masked row has weights of exactly 0, not NaN",
-            )
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,19 @@ character that DejaVu Sans lacks appears as a box naming its script in a PNG and
 """
 
 import io
-import os
 import textwrap
 import threading
 import unicodedata
-import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib.style
 from matplotlib.figure import Figure
 
 from regard.errors import FileError, InputError
+from regard.files import writing
 
 FORMATS = (".png", ".svg")
 LONGEST_LABEL = 24
@@ -108,38 +107,22 @@ def frame(figure: Figure, title: str, subtitle: str, note: str) -> None:
     figure.set_size_inches(width, height)
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a .png or .svg beside its name, flush it, rename it: a crash leaves the old file or the new."""
+def check_format(path: Path) -> str:
+    """`png` or `svg`, by the name's ending; another one is refused before any work is done."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
         found = f"{kind!r} is not a known format" if kind else "its name says no format"
         raise InputError(f"cannot draw to {path}: {found}", f"end the name in one of: {', '.join(FORMATS)}")
-    beside = path.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
-        _check_place(path)
-        content = _rendered(figure, kind.removeprefix("."))
-        with beside.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(beside, path)
-    except FileError:
-        raise
-    except OSError as error:
-        remedy = "choose a folder that can be written to and has space left"
-        raise FileError(f"cannot write {path}: {error.strerror or error}", remedy) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink()
-
-
-def _check_place(path: Path) -> None:
-    """Whether a file can be at this path at all."""
-    if not path.parent.is_dir():
-        what = "is not a folder" if path.parent.exists() else "does not exist"
-        raise FileError(f"cannot write {path}: {path.parent} {what}", "create that folder or choose another")
     if path.is_dir():
         raise FileError(f"cannot write {path}: it is a folder", "choose a name that is not taken")
+    return kind.removeprefix(".")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a .png or .svg beside its name, flush it, rename it: a crash leaves the old file or the new."""
+    content = _rendered(figure, check_format(path))
+    with writing(path) as partial:
+        partial.write_bytes(content)
 
 
 def _rendered(figure: Figure, kind: str) -> bytes:

@@ -1,0 +1,51 @@
+"""`regard`: the verbs, and how errors reach a person: one sentence with the remedy, never a traceback.
+
+Exit codes: 0 done, 1 something is wrong with what was asked, 2 the command itself was not understood, 130 stopped.
+Results go to stdout, progress and errors to stderr. Heavy imports happen inside the verbs, so `--help` is instant.
+"""
+
+import json
+import os
+import sys
+
+import typer
+
+from regard.cli import demo, evaluate, listing, look, run, train
+from regard.errors import RegardError
+
+app = typer.Typer(
+    help="A toolkit for attention models: train them, decode with them, see exactly what they attend to.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command()(demo.demo)
+app.command()(train.train)
+app.command()(run.run)
+app.command()(evaluate.evaluate)
+app.command()(look.look)
+app.command(name="list")(listing.list_names)
+
+
+def main() -> None:
+    """Run a verb; turn every error of ours into a sentence and an exit code."""
+    try:
+        app()
+    except RegardError as error:
+        complain(error.problem, error.remedy)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        complain("stopped", "a training run goes on with --resume")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def complain(problem: str, remedy: str) -> None:
+    """One error on stderr, as JSON where JSON was asked for."""
+    if "--json" in sys.argv:
+        print(json.dumps({"error": problem, "remedy": remedy}, ensure_ascii=False), file=sys.stderr)
+    else:
+        print(f"regard: {problem}; {remedy}", file=sys.stderr)

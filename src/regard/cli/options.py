@@ -1,0 +1,25 @@
+"""The decoding options that several verbs share, turned into what the library takes."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.tasks.recipe import DecodingTable
+
+
+def decoding(defaults: "DecodingTable", given: dict[str, Any]) -> "DecodingTable":
+    """The model's own way of decoding with what was asked for on top; an option that has no effect is refused.
+
+    Naming another strategy starts from that strategy's defaults. An option without a strategy implies its own:
+    `--beams 4` means beam search, `--top-p 0.9` sampling.
+    """
+    from regard.tasks.recipe import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
+
+    asked = {name: value for name, value in given.items() if value is not None}
+    if "strategy" not in asked and any(name in asked for name in BEAM_OPTIONS):
+        asked["strategy"] = "beam"
+    elif "strategy" not in asked and any(name in asked for name in SAMPLE_OPTIONS):
+        asked["strategy"] = "sample"
+    kept = defaults.model_dump(exclude_none=True)
+    if asked.get("strategy", kept["strategy"]) != kept["strategy"]:
+        kept = {"max_new_tokens": kept["max_new_tokens"]}
+    return DecodingTable.model_validate(kept | asked)

@@ -1,0 +1,91 @@
+"""`regard run`: do what the model is for, on one text or on every line of stdin."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.api import Model
+
+LINES_TOGETHER = 64
+
+
+def run(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    text: Annotated[str | None, typer.Argument(help="The text; every line of stdin if absent.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="greedy, sample or beam; the model's own if absent.")] = None,
+    beams: Annotated[int | None, typer.Option(help="Width of the beam.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Power of the length a beam's score is divided by.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="Below 1 sharper, above 1 flatter.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample among this many tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sample among the most likely tokens that reach this.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Length limit of the answer.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it is made.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
+) -> None:
+    """Do what the model is for: a translator translates.
+
+    Example: `regard run runs/demo "de: 3 mars 2021"`
+    """
+    from dataclasses import replace
+
+    from regard import api
+    from regard.cli.options import decoding
+
+    if stream and as_json:
+        raise InputError("--stream and --json ask for two kinds of output", "use one of them")
+    loaded = api.load(model)
+    given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
+    given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
+    loaded = replace(loaded, decoding=decoding(loaded.decoding, given))
+    if stream:
+        for line in [text] if text is not None else _lines():
+            for piece in loaded.run(line, stream=True):
+                print(piece, end="", flush=True)
+            print()
+        return
+    for group in [[text]] if text is not None else _groups():
+        _answer(loaded, group, as_json)
+
+
+def _answer(model: "Model", texts: list[str], as_json: bool) -> None:
+    for text, found in zip(texts, model.hypotheses(texts), strict=True):
+        output = model.tokenizer.decode(found.ids)
+        if as_json:
+            record = {"input": text, "output": output, "score": found.score, "tokens": len(found.ids)}
+            print(json.dumps(record, ensure_ascii=False), flush=True)
+        else:
+            print(output, flush=True)
+
+
+def _lines() -> Iterator[str]:
+    """Lines of stdin; a terminal is told that we wait for it."""
+    if sys.stdin.isatty():
+        print("one text per line; end with Ctrl-D", file=sys.stderr)
+    try:
+        for line in sys.stdin:
+            yield line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"stdin is not UTF-8 text ({error.reason})", "convert it, for instance with iconv") from error
+
+
+def _groups() -> Iterator[list[str]]:
+    """Lines in groups, decoded together; from a terminal, one by one, so that each is answered at once."""
+    together = 1 if sys.stdin.isatty() else LINES_TOGETHER
+    group: list[str] = []
+    for line in _lines():
+        group.append(line)
+        if len(group) == together:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -1,0 +1,57 @@
+"""Attention written out as the papers print it, pair by pair in float64: what the laws compare layers with.
+
+Deliberately independent of `attention/`: no `scores`, no kernels, no shared softmax. Only masks and biases, which
+are inputs of the formula, are asked for their own values.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.attention.bias import Bias
+from regard.attention.cache import KeyValues
+from regard.attention.mask import Grid, Mask
+from regard.attention.similarity import Additive, Cosine, Dot, General, ScaledDot, Similarity
+
+
+def _additive(similarity: Additive, query: Tensor, key: Tensor) -> Tensor:
+    of_query = torch.einsum("qd,ed->qe", query, similarity.of_query.weight.double())
+    of_key = torch.einsum("kd,ed->ke", key, similarity.of_key.weight.double())
+    return torch.einsum("qke,e->qk", (of_query[:, None] + of_key[None]).tanh(), similarity.direction.double())
+
+
+FORMULAS: dict[type[Similarity], Callable[..., Tensor]] = {
+    Dot: lambda _, query, key: torch.einsum("qd,kd->qk", query, key),
+    ScaledDot: lambda _, query, key: torch.einsum("qd,kd->qk", query, key) / math.sqrt(query.shape[-1]),
+    Cosine: lambda _, query, key: (
+        torch.einsum("qd,kd->qk", query, key) / torch.outer(query.square().sum(-1).sqrt(), key.square().sum(-1).sqrt())
+    ),
+    General: lambda similarity, query, key: torch.einsum("qd,de,ke->qk", query, similarity.matrix.double(), key),
+    Additive: _additive,
+}
+"""A new similarity adds its formula here; the law `meaning` refuses to pass without one."""
+
+
+def attended(
+    similarity: Similarity, query: Tensor, memory: KeyValues, mask: Mask | None, bias: Bias | Tensor | None
+) -> Tensor:
+    """`Σ_j α_ij v_j` with `α_ij = exp(s_ij) / Σ_k exp(s_ik)` over the allowed j, for every sequence and head."""
+    batch, heads, queries, _ = query.shape
+    keys, values = memory.keys.double(), memory.values.double()
+    shape = (batch, heads, queries, keys.shape[2])
+    grid = Grid.of(shape, query.device)
+    allowed = torch.ones(shape, dtype=torch.bool) if mask is None else mask.allowed(grid).expand(shape)
+    added = torch.zeros(shape, dtype=torch.float64)
+    if bias is not None:
+        added = (bias.values(grid) if isinstance(bias, Bias) else bias).double().expand(shape)
+    out = torch.zeros(batch, heads, queries, values.shape[-1], dtype=torch.float64)
+    for row in range(batch):
+        for head in range(heads):
+            shared = head * keys.shape[1] // heads
+            scores = FORMULAS[type(similarity)](similarity, query[row, head].double(), keys[row, shared])
+            exponentials = (scores + added[row, head]).exp() * allowed[row, head]
+            total = exponentials.sum(-1, keepdim=True)
+            out[row, head] = exponentials @ values[row, shared] / total.masked_fill(total == 0, 1.0)
+    return out

@@ -1,0 +1,77 @@
+"""A layer's attention as a plain record with its tokens named, ready to be drawn or read."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import InputError
+from regard.inspection.capture import Seen
+from regard.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """The weights of one layer, `[heads, rows, columns]`: how much each row attends to each column."""
+
+    weights: NDArray[Any]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    title: str
+    rows_axis: str = "attends from"
+    columns_axis: str = "attends to"
+
+    def __post_init__(self) -> None:
+        shape = self.weights.shape
+        if len(shape) != 3 or 0 in shape:
+            raise InputError(
+                f"attention weights of shape {list(shape)} are not [heads, rows, columns]",
+                "pass three axes of at least one entry each; for a single head use weights[None]",
+            )
+        for name, size, labels in (("rows", shape[1], self.rows), ("columns", shape[2], self.columns)):
+            if size != len(labels):
+                raise InputError(
+                    f"weights of shape {list(shape)} have {size} {name} and {len(labels)} labels for them",
+                    f"pass one label for each of the {name}",
+                )
+        unusable = int(np.count_nonzero(~np.isfinite(self.weights)))
+        if unusable:
+            raise InputError(
+                f"{unusable} of {self.weights.size} attention weights are not finite numbers",
+                "a fully masked row has weights of exactly 0, not NaN",
+            )
+
+
+def attention_map(seen: Seen, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:
+    """One layer's map of the single text that was seen, generated tokens included.
+
+    A row of a decoder is a step of decoding and carries the name of the token that step chose, so that an
+    alignment reads as in the 2014 paper; in self-attention its columns are the tokens that stood before it.
+    """
+    run, index = seen.find(None)
+    if run.inputs is None:
+        raise InputError("the run says nothing of its tokens", "watch `Model.run`, or ask `seen.weights` for numbers")
+    maps = seen.weights(layer) if head is None else seen.weights(layer, head)[None]
+    tokens, source = run.inputs.tokens.rows()[index], run.inputs.source
+    read = [] if source is None else tokenizer.pieces(source.rows()[index])
+    chosen = tokenizer.pieces(run.outcome[index].ids) if run.outcome is not None else []
+    stood = [*tokenizer.pieces(tokens), *chosen[:-1]]
+    if layer.startswith("encoder"):
+        rows = columns = read or stood
+    elif layer.endswith("cross"):
+        rows, columns = [*stood[1 : len(tokens)], *chosen] if chosen else stood, read
+    else:
+        rows, columns = stood, stood
+    title = layer if head is None else f"{layer}, head {head}"
+    return AttentionMap(maps.float().cpu().numpy(), tuple(rows), tuple(columns), title)
+
+
+def default_layer(seen: Seen) -> str:
+    """The layer to show when none is named: of the cross-attentions, else of all, the one that points most clearly."""
+    candidates = [layer for layer in seen.layers if layer.endswith("cross")] or seen.layers
+
+    def clarity(layer: str) -> float:
+        return float(seen.weights(layer).mean(dim=0).amax(dim=-1).mean())
+
+    return max(candidates, key=clarity)

@@ -1,0 +1,19 @@
+"""Every signature's shapes are checked while the tests run: jaxtyping's import hook with beartype, package-wide."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+install_import_hook("regard", "beartype.beartype")
+
+settings.register_profile("regard", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("regard")
+torch.set_num_threads(max(1, (os.cpu_count() or 2) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(20170612)
