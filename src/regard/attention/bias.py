@@ -17,7 +17,9 @@ from regard.errors import ConfigError
 
 
 class Bias(nn.Module, ABC):
-    """A term added to the scores, computed for any box of (query, key) indices."""
+    """A term added to the scores of so many heads, computed for any box of (query, key) indices."""
+
+    heads: int
 
     @abstractmethod
     def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
@@ -33,6 +35,7 @@ class ALiBi(Bias):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
+        self.heads = heads
         self.slopes = alibi_slopes(heads)
 
     def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
@@ -59,6 +62,7 @@ class RelativeBuckets(Bias):
                 f"{buckets} relative buckets up to distance {furthest} leave no room for near and far",
                 "use at least 4 buckets and a furthest distance above their number",
             )
+        self.heads = heads
         self.buckets, self.furthest, self.both_directions = buckets, furthest, both_directions
         self.terms = nn.Embedding(buckets, heads)
 

@@ -35,10 +35,15 @@ def weights(
 ) -> Weights:
     """What every query pays to every key: positive, each row summing to 1, or all zeros where nothing is allowed.
 
-    With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax.
+    With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax; −1 is the last.
     """
+    check_scores(query, key, mask, bias)
     shape = (*query.shape[:3], key.shape[2])
-    query = query if rows is None else query[:, :, rows]
+    if rows is not None:
+        rows = torch.where(rows < 0, rows + shape[2], rows)
+        query = query[:, :, rows]
+        if isinstance(bias, Tensor) and bias.dim() > 1 and bias.shape[-2] > 1:
+            bias = bias[..., rows, :]
     scores = share_heads(query, key, resolve(similarity, query.shape[-1]).scores)
     if bias is not None:
         scores = scores + bias_values(bias, Grid.of(shape, query.device, rows), scores.dtype)
@@ -123,7 +128,21 @@ def explain(
 
 def check_shapes(call: Call) -> None:
     """Refuse what does not fit, in one sentence, before a kernel says it in its own words."""
-    (batch, heads, queries, width), (_, kv_heads, keys, key_width) = call.query.shape, call.key.shape
+    check_scores(call.query, call.key, call.mask, call.bias)
+    if call.value.shape[:3] != call.key.shape[:3]:
+        raise InputError(
+            f"values shaped {tuple(call.value.shape)} do not belong to keys shaped {tuple(call.key.shape)}",
+            "give one value per key and head",
+        )
+
+
+def check_scores(query: Query, key: Key, mask: Mask | None, bias: Bias | Tensor | None) -> None:
+    """Refuse queries and keys that cannot be compared, and a mask or a bias made for others."""
+    (batch, heads, queries, width), (key_batch, kv_heads, keys, key_width) = query.shape, key.shape
+    if batch != key_batch:
+        raise InputError(
+            f"queries of {batch} sequences cannot meet keys of {key_batch}", "give every sequence keys of its own"
+        )
     if width != key_width:
         raise InputError(
             f"queries of width {width} cannot be compared with keys of width {key_width}", "make them equal"
@@ -133,10 +152,19 @@ def check_shapes(call: Call) -> None:
             f"{kv_heads} key/value heads do not divide {heads} query heads",
             "use a divisor, such as 1 or the same",
         )
-    if call.value.shape[:3] != call.key.shape[:3]:
+    shape = (batch, heads, queries, keys)
+    if mask is not None:
+        mask.fits(shape)
+    if isinstance(bias, Bias) and bias.heads != heads:
+        raise InputError(f"a bias made for {bias.heads} heads does not fit {heads}", "make one for as many heads")
+    if isinstance(bias, Tensor) and not broadcasts(bias, shape):
         raise InputError(
-            f"values shaped {tuple(call.value.shape)} do not belong to keys shaped {tuple(call.key.shape)}",
-            "give one value per key and head",
+            f"a bias shaped {tuple(bias.shape)} does not fit scores shaped {shape}",
+            "give it that shape; an axis of size 1 is shared",
         )
-    if call.mask is not None:
-        call.mask.fits(batch, queries, keys)
+
+
+def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether the tensor, with missing axes on the left, spreads over exactly this shape."""
+    sizes = (*(1,) * (len(shape) - tensor.dim()), *tensor.shape)
+    return len(sizes) == len(shape) and all(one in (1, other) for one, other in zip(sizes, shape, strict=True))

@@ -91,8 +91,10 @@ def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> 
 
 def bias_values(bias: Bias | Tensor, grid: Grid, dtype: torch.dtype) -> Float[Tensor, "#batch #heads queries keys"]:
     """A bias object or tensor as numbers for this grid."""
-    values = bias.values(grid) if isinstance(bias, Bias) else bias
-    return values.to(dtype)
+    if isinstance(bias, Bias):
+        return bias.values(grid).to(dtype)
+    values = bias.view(*(1,) * (4 - bias.dim()), *bias.shape)
+    return values.expand(-1, -1, grid.query.shape[2], grid.keys).to(dtype)
 
 
 def sees_everything(mask: Mask | None, queries: int) -> bool:

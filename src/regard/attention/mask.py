@@ -65,10 +65,10 @@ class Mask(ABC):
     def allowed(self, at: Grid) -> Bool[Tensor, "#batch #heads #queries #keys"]:
         """Whether each (batch, head, query, key) of the grid may attend; size-1 axes broadcast."""
 
-    def fits(self, batch: int, queries: int, keys: int) -> None:
-        """Raise InputError when this mask was made for another shape."""
+    def fits(self, shape: tuple[int, int, int, int]) -> None:
+        """Raise InputError when this mask was made for other scores than (batch, heads, queries, keys)."""
         for part in self.parts():
-            part.fits(batch, queries, keys)
+            part.fits(shape)
 
     def parts(self) -> tuple["Mask", ...]:
         """The expressions this one is made of."""
@@ -89,11 +89,10 @@ class Mask(ABC):
         self, shape: tuple[int, int, int, int], device: torch.device, rows: Int[Tensor, "rows"] | None = None
     ) -> Bool[Tensor, "#batch #heads queries keys"]:
         """The table itself, for scores shaped (batch, heads, queries, keys); batch and head axes may stay 1."""
-        batch, _, queries, keys = shape
-        self.fits(batch, queries, keys)
+        self.fits(shape)
         grid = Grid.of(shape, device, rows)
         table = self.allowed(grid)
-        return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], keys)
+        return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], grid.keys)
 
     def __and__(self, other: "Mask") -> "Mask":
         return And(self, other)
@@ -181,11 +180,11 @@ class Padding(Mask):
         """The lengths of these sequences."""
         return Padding(self.lengths[rows], self.side)
 
-    def fits(self, batch: int, queries: int, keys: int) -> None:
-        """As many lengths as sequences, none longer than the keys."""
-        if len(self.lengths) != batch:
+    def fits(self, shape: tuple[int, int, int, int]) -> None:
+        """As many lengths as sequences. Their values are not looked at: on a GPU that would wait for it every call."""
+        if len(self.lengths) != shape[0]:
             raise InputError(
-                f"Padding has {len(self.lengths)} lengths for a batch of {batch}",
+                f"Padding has {len(self.lengths)} lengths for a batch of {shape[0]}",
                 "give one length per sequence",
             )
 
@@ -220,13 +219,17 @@ class Dense(Mask):
         """The tables of these sequences, where each has its own."""
         return Dense(self.table[rows]) if self.table.dim() > 2 and self.table.shape[0] > 1 else self
 
-    def fits(self, batch: int, queries: int, keys: int) -> None:
+    def fits(self, shape: tuple[int, int, int, int]) -> None:
         """The table's shape is the call's."""
-        if tuple(self.table.shape[-2:]) != (queries, keys) or (
-            self.table.dim() > 2 and self.table.shape[0] not in (1, batch)
+        batch, heads, queries, keys = shape
+        table = tuple(self.table.shape)
+        if (
+            table[-2:] != (queries, keys)
+            or (len(table) > 2 and table[0] not in (1, batch))
+            or (len(table) > 3 and table[1] not in (1, heads))
         ):
             raise InputError(
-                f"a Dense mask shaped {tuple(self.table.shape)} does not fit a batch of {batch} with {queries} "
-                f"queries and {keys} keys",
-                "give it the shape [batch, queries, keys]",
+                f"a Dense mask shaped {table} does not fit a batch of {batch} with {heads} heads, {queries} queries "
+                f"and {keys} keys",
+                "give it the shape [queries, keys], [batch, queries, keys] or [batch, heads, queries, keys]",
             )

@@ -18,7 +18,9 @@ class BlockConfig(Config):
         None, ge=1, description="fewer shared key/value heads; as many as heads if absent"
     )
     similarity: str = Field("scaled_dot", description="how queries and keys are compared")
-    feedforward: Literal["relu", "gelu", "geglu", "swiglu"] = Field("relu", description="the position-wise network")
+    feedforward: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] = Field(
+        "relu", description="the position-wise network; gelu_tanh is GELU's tanh approximation"
+    )
     feedforward_width: int | None = Field(None, ge=1, description="its inner width; 4 × width if absent")
     norm: Literal["layer", "rms"] = Field("layer", description="layer normalisation or root mean square")
     norm_placement: Literal["post", "pre"] = Field("post", description="after the residual sum, or before the sublayer")

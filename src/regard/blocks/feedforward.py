@@ -1,17 +1,25 @@
 """The position-wise feed-forward network (Vaswani et al. 2017, §3.3) and its gated variants (Shazeer 2020).
 
-relu     W₂ max(0, W₁ x)        geglu    W₂ (gelu(W₁ x) ⊙ V x)
-gelu     W₂ gelu(W₁ x)          swiglu   W₂ (silu(W₁ x) ⊙ V x)
+relu        W₂ max(0, W₁ x)        geglu    W₂ (gelu(W₁ x) ⊙ V x)
+gelu        W₂ gelu(W₁ x)          swiglu   W₂ (silu(W₁ x) ⊙ V x)
+gelu_tanh   gelu by its tanh approximation (Hendrycks & Gimpel 2016, §2), as in BERT's and GPT's own code
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.axes import Hidden
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "geglu": F.gelu, "swiglu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "geglu": F.gelu,
+    "swiglu": F.silu,
+}
 GATED = {"geglu", "swiglu"}
 
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from regard.data.batching import Batch
 from regard.data.corpus import Corpus, Pair
@@ -27,6 +27,7 @@ class Position:
     batch: int = 0
 
 
+@runtime_checkable
 class Batches(Protocol):
     """Endless batches that can start anywhere. Law: starting at a position gives what followed it the first time."""
 

@@ -4,7 +4,7 @@ A state is whatever the model has computed so far: keys and values, or a hidden 
 only reorder it. Greedy, sampling and beam search are therefore each written once.
 """
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,6 +15,7 @@ from regard.data.batching import Inputs
 S = TypeVar("S", bound="State")
 
 
+@runtime_checkable
 class State(Protocol):
     """What has been computed for every row so far."""
 
@@ -23,6 +24,7 @@ class State(Protocol):
         ...
 
 
+@runtime_checkable
 class Stepper(Protocol[S]):
     """Laws: `step` after `start` gives the logits of the uncached model at the last token (cached equals uncached);
     `extend` by n tokens equals n steps; `select` commutes with `step`; a state is never changed in place.

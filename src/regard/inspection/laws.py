@@ -162,7 +162,7 @@ def masked_rows(model: Transformer) -> float:
                 out = part(query, KeyValues(keys, values), mask=Dense(allowed))
             dead = out.transpose(1, 2)[~allowed.any(dim=-1)]
             gradients = torch.autograd.grad(dead.sum(), (query, keys, values))
-            worst = max([worst, float(dead.abs().max()), *(float(one.abs().max()) for one in gradients)])
+            worst = max(worst, *(float(one.detach().abs().max()) for one in (dead, *gradients)))
             worst = worst if all(torch.isfinite(one).all() for one in (out, *gradients)) else float("inf")
     return worst
 

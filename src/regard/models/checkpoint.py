@@ -42,12 +42,14 @@ def load_model(folder: Path) -> Transformer:
         raise FileError(f"{folder / CONFIG} is damaged: {error.problem}", error.remedy) from error
     with torch.device("meta"):
         model = Transformer(config)
-    fill(model, load_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    tensors = load_tensors(folder / WEIGHTS)
+    check_names(model, tensors, folder / WEIGHTS)
+    model.load_state_dict(tensors, assign=True)  # the file's tensors become the parameters: no second copy
     return model.eval()
 
 
-def fill(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
-    """Put tensors in a model's places; every one is accounted for, and the first that is not is named."""
+def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
+    """Every tensor has its place and every place its tensor, or the first that does not is named."""
     wanted = model.state_dict()
     remedy = "the config and the weights must come from the same model"
     for name, tensor in wanted.items():
@@ -59,7 +61,6 @@ def fill(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path) -> No
     for name in tensors:
         if name not in wanted:
             raise FileError(f"{source} has a tensor {name!r} this model does not know", remedy)
-    model.load_state_dict(tensors, assign=True)
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -51,6 +51,7 @@ class Silent:
         """Nothing."""
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Who is told how it goes."""
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.data.stream import Position
 from regard.errors import FileError
 from regard.files import PARTIAL, read_json, write_json, writing
-from regard.models.checkpoint import fill, load_tensors, save_tensors
+from regard.models.checkpoint import check_names, load_tensors, save_tensors
 
 START = Position()
 
@@ -49,8 +49,8 @@ def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) 
     memory = load_tensors(path / "optimizer.safetensors")
     random = load_tensors(path / "random.safetensors")
     values = read_json(path / "progress.json", "use the state before it")
-    device = next(module.parameters()).device
-    fill(module, {name: tensor.to(device) for name, tensor in tensors.items()}, path / "model.safetensors")
+    check_names(module, tensors, path / "model.safetensors")
+    module.load_state_dict(tensors)  # copied in place: the optimizer holds these very parameters
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in memory.items():
         index, part = name.split(".")

@@ -5,7 +5,7 @@ batch. A mean of means would weigh a token by how many others happened to stand 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ class Loss:
         return float(self.sum) / max(self.count, 1)
 
 
+@runtime_checkable
 class Trainable(Protocol):
     """Anything the loop can train.
 
