@@ -15,7 +15,7 @@ from torch import nn
 import regard.data  # noqa: F401  (fills the table of corpora)
 from regard.data.corpus import Corpus, Pair
 from regard.data.objectives import Objective
-from regard.data.stream import BatchStream, by_length
+from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.strategies import Beam, Strategy
@@ -91,13 +91,16 @@ class Model:
         """What decoding found for every text: ids, score, and the rows they were computed in."""
         for text in texts:
             self.check(text)
-        stop = Stop(self.tokenizer.eos_id, max_new_tokens or self.decoding.max_new_tokens)
+        stop = Stop(self.tokenizer.eos_id, self._limit(max_new_tokens))
         device = next(self.module.parameters()).device
         found = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.objective.prompt(texts[first : first + TOGETHER]).to(device)
             found += generate(self.module, inputs, strategy or self.decoding.chosen(), stop)
         return found
+
+    def _limit(self, max_new_tokens: int | None) -> int:
+        return self.decoding.max_new_tokens if max_new_tokens is None else max_new_tokens
 
     def check(self, text: str) -> None:
         """Refuse, in one sentence, what the model was never taught."""
@@ -108,6 +111,8 @@ class Model:
 
     def evaluate(self, pairs: Sequence[Pair]) -> dict[str, float]:
         """The task's metrics on these pairs."""
+        if not pairs:
+            raise InputError("there are no pairs to measure on", "give a file of pairs, or test data in the recipe")
         outputs = self.run([pair.source for pair in pairs])
         return {"exact_match": exact_match(outputs, [pair.target for pair in pairs])}
 
@@ -143,7 +148,7 @@ class Model:
         if isinstance(chosen, Beam):
             raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
         self.check(text)
-        stop = Stop(self.tokenizer.eos_id, max_new_tokens or self.decoding.max_new_tokens)
+        stop = Stop(self.tokenizer.eos_id, self._limit(max_new_tokens))
         inputs = self.objective.prompt([text]).to(next(self.module.parameters()).device)
         ids: list[int] = []
         shown = ""
@@ -212,13 +217,15 @@ def train(
     config = TransformerConfig(**plan.model.model_dump(exclude={"name"}), vocabulary=tokenizer.size)
     how = objective(config, tokenizer)
     module = Transformer(config).to(_device(plan.training.device))
+    batches = BatchStream(corpus, how, plan.training.batch_tokens, plan.training.seed)
+    next(batches.start(Position()))  # what cannot be trained on is refused before anything is written
+    valid = by_length(how.encode(held_out(corpus, "valid")), how, plan.training.batch_tokens)
     save_config(folder, module)
     save_around(folder, tokenizer, plan)
-    valid = how.encode(held_out(corpus, "valid"))
     run = Run(
         TokenPrediction(module, label_smoothing=plan.training.label_smoothing),
-        BatchStream(corpus, how, plan.training.batch_tokens, plan.training.seed),
-        [how.batch(batch) for batch in by_length(valid, how, plan.training.batch_tokens)],
+        batches,
+        [how.batch(batch) for batch in valid],
         plan.training,
         folder,
         listener or Silent(),
@@ -236,7 +243,7 @@ def _claim(folder: Path, plan: Recipe, resume: bool) -> None:
     if not resume:
         raise FileError(f"{folder} is not empty", "add --resume to go on with it, or choose another --out")
     if (folder / "recipe.toml").is_file():
-        before, now = _read(folder / "recipe.toml").model_dump(), plan.model_dump()
+        before, now = _read(folder / "recipe.toml").model_dump(mode="json"), plan.model_dump(mode="json")
         changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
         if changed:
             raise ConfigError(
@@ -256,7 +263,7 @@ def _device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device {name!r} cannot be used here", "use auto, cpu or cuda") from error
     return device

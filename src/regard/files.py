@@ -72,5 +72,5 @@ def _flush(path: Path) -> None:
 def _remove(partial: Path) -> None:
     if partial.is_dir():
         shutil.rmtree(partial, ignore_errors=True)
-    elif not partial.parent.is_file():
-        partial.unlink(missing_ok=True)
+    elif partial.exists():
+        partial.unlink()

@@ -13,6 +13,7 @@
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -20,7 +21,7 @@ from regard.attention.bias import Bias
 from regard.attention.kernels import Call, Kernel, KernelChoice, Sdpa, bias_values, choose_kernel
 from regard.attention.mask import Grid, Mask
 from regard.attention.similarity import Similarity, resolve
-from regard.axes import Attended, Key, Query, Value, Weights
+from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
 
 
@@ -31,8 +32,8 @@ def weights(
     similarity: str | Similarity = "scaled_dot",
     mask: Mask | None = None,
     bias: Bias | Tensor | None = None,
-    rows: Tensor | None = None,
-) -> Weights:
+    rows: Int[Tensor, "rows"] | None = None,
+) -> Float[Tensor, "batch heads rows keys"]:
     """What every query pays to every key: positive, each row summing to 1, or all zeros where nothing is allowed.
 
     With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax; −1 is the last.

@@ -5,6 +5,7 @@ One module serves self-attention (no memory), cross-attention (memory is another
 queries and keys, they come as the `rotate` hook: this file knows nothing of positions.
 """
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.bias import Bias
@@ -72,7 +73,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         inputs: Hidden,
-        memory: Hidden | KeyValues | None = None,
+        memory: Float[Tensor, "batch keys width"] | KeyValues | None = None,
         *,
         mask: Mask | None = None,
         bias: Bias | Tensor | None = None,

@@ -2,7 +2,7 @@
 
 relu        W₂ max(0, W₁ x)        geglu    W₂ (gelu(W₁ x) ⊙ V x)
 gelu        W₂ gelu(W₁ x)          swiglu   W₂ (silu(W₁ x) ⊙ V x)
-gelu_tanh   gelu by its tanh approximation (Hendrycks & Gimpel 2016, §2), as in BERT's and GPT's own code
+gelu_tanh   gelu by its tanh approximation (Hendrycks & Gimpel 2016, §2), as in GPT-2
 """
 
 from collections.abc import Callable

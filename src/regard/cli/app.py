@@ -13,6 +13,8 @@ import typer
 from regard.cli import demo, evaluate, listing, look, run, train
 from regard.errors import RegardError
 
+STOPPED = 130
+
 app = typer.Typer(
     help="A toolkit for attention models: train them, decode with them, see exactly what they attend to.",
     no_args_is_help=True,
@@ -35,9 +37,11 @@ def main() -> None:
     except RegardError as error:
         complain(error.problem, error.remedy)
         sys.exit(1)
-    except KeyboardInterrupt:
-        complain("stopped", "a training run goes on with --resume")
-        sys.exit(130)
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != STOPPED:
+            raise
+        complain("stopped", "a training run goes on with --resume")  # Typer turns Ctrl-C into an exit
+        sys.exit(STOPPED)
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -48,4 +52,4 @@ def complain(problem: str, remedy: str) -> None:
     if "--json" in sys.argv:
         print(json.dumps({"error": problem, "remedy": remedy}, ensure_ascii=False), file=sys.stderr)
     else:
-        print(f"regard: {problem}; {remedy}", file=sys.stderr)
+        print(f"regard: {problem}; {remedy}".replace("\n", "\\n"), file=sys.stderr)  # one line, whatever it quotes

@@ -12,7 +12,9 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Argument(help="A TSV file (source, tab, target); the recipe's test split if absent.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="At most so many examples of the test split.")] = 1000,
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="At most so many examples; if absent all of DATA, 1000 of a test split.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure a model on data it has not seen.
@@ -25,7 +27,7 @@ def evaluate(
 
     loaded = api.load(model)
     table = loaded.recipe.data
-    pairs = read_pairs(data) if data is not None else held_out(open_corpus(table), "test", examples)
+    pairs = read_pairs(data)[:examples] if data is not None else held_out(open_corpus(table), "test", examples or 1000)
     name = str(data) if data is not None else f"{table.corpus or table.test} (test)"
     metrics = loaded.evaluate(pairs)
     if as_json:

@@ -27,17 +27,18 @@ class ProgressBar:
         self.speed = 0.0
 
     def __enter__(self) -> "ProgressBar":
-        self.bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.bar.stop()
+        if self.task is not None:  # a bar that never began would leave an empty line
+            self.bar.stop()
 
     def __call__(self, report: "Report") -> None:
         """Move the bar; print a line for every validation."""
         if self.task is None:
+            self.bar.start()
             self.task = self.bar.add_task("", total=report.steps, completed=report.step - 1, state="")
         self.speed = 0.95 * self.speed + 0.05 * report.tokens_per_second if self.speed else report.tokens_per_second
         state = f"loss {report.loss:.3f}  {self.speed:,.0f} tokens/s"

@@ -1,7 +1,8 @@
 """A stream of batches by length that is a pure function of (corpus, seed, position): it can start anywhere.
 
 Examples are taken in pools; a pool is sorted by length, cut into batches that fill about `tokens` places each, and
-the batches are shuffled. A finite corpus is shuffled anew every epoch. Resuming is starting at a `Position`.
+the batches are shuffled. A finite corpus is shuffled anew every epoch and every example is in each epoch once.
+Resuming is starting at a `Position`.
 """
 
 import random
@@ -11,7 +12,7 @@ from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from regard.data.batching import Batch
-from regard.data.corpus import Corpus, Pair
+from regard.data.corpus import Corpus
 from regard.data.objectives import Example, Objective
 from regard.errors import ConfigError
 
@@ -56,17 +57,18 @@ class BatchStream:
             pool, first = pool + 1, 0
 
     def _pool(self, pool: int) -> list[list[Example]]:
-        pairs = [self._pair(index) for index in range(pool * POOL, (pool + 1) * POOL)]
+        pairs = [self.corpus.example("train", index) for index in self._indices(pool)]
         batches = by_length(self.objective.encode(pairs), self.objective, self.tokens)
         random.Random(f"batches/{self.seed}/{pool}").shuffle(batches)
         return batches
 
-    def _pair(self, index: int) -> Pair:
+    def _indices(self, pool: int) -> Sequence[int]:
+        """Which examples are in a pool; a pool never reaches from one epoch into the next."""
         size = self.corpus.size("train")
         if size is None:
-            return self.corpus.example("train", index)
-        epoch, place = divmod(index, size)
-        return self.corpus.example("train", _order(self.seed, epoch, size)[place])
+            return range(pool * POOL, (pool + 1) * POOL)
+        epoch, part = divmod(pool, -(-size // POOL))
+        return _order(self.seed, epoch, size)[part * POOL : (part + 1) * POOL]
 
 
 @lru_cache(maxsize=2)

@@ -64,7 +64,7 @@ def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) 
     prompts = inputs.tokens.rows()
     ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
     sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]
-    for length in range(1, stop.tokens + 1):
+    for _ in range(stop.tokens):
         logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
         row = 0
@@ -72,10 +72,6 @@ def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) 
             beams = len(sequence.running)
             _extend(sequence, row, likely[row : row + beams], strategy, stop)
             row += beams
-            if length == stop.tokens:
-                for beam in sequence.running:
-                    sequence.finish(beam, strategy)
-                sequence.running.clear()
             sequence.settle(strategy)
         going = [beam for sequence in sequences if not sequence.done for beam in sequence.running]
         if not going:
@@ -100,7 +96,7 @@ def _extend(
         beam, token = divmod(index, vocabulary)
         parent = sequence.running[beam]
         longer = _Running((*parent.ids, token), total, (*parent.rows, first_row + beam))
-        if token == stop.end:
+        if token == stop.end or len(longer.ids) == stop.tokens:
             if rank < strategy.size:
                 sequence.finish(longer, strategy)
         elif len(running) < strategy.size:

@@ -18,6 +18,7 @@ from regard.decoding.beam import search
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.errors import InputError
 
 Outcome = Callable[[Inputs, list[Hypothesis]], None]
 outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listeners", default=())
@@ -39,6 +40,8 @@ def generate(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop
 @torch.no_grad()
 def stream(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[int]:
     """The ids of a single sequence as they are chosen."""
+    if inputs.tokens.ids.shape[0] != 1:
+        raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
     sequence = []
     for moment in _advance(stepper, inputs, strategy, stop):
         sequence.append(moment)
@@ -94,7 +97,7 @@ class _Draws:
         self.generators = (
             []
             if seed is None
-            else [torch.Generator().manual_seed(seed * 1_000_003 + index) for index in range(sequences)]
+            else [torch.Generator().manual_seed((seed * 1_000_003 + index) % 2**63) for index in range(sequences)]
         )
 
     def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:

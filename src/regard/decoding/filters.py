@@ -10,8 +10,8 @@ from regard.axes import RowLogits
 
 
 def temperature(logits: RowLogits, value: float) -> RowLogits:
-    """`z / T`: below 1 sharper, above 1 flatter."""
-    return logits / value
+    """`z / T`: below 1 sharper, above 1 flatter. Shifted so that the largest is 0, which a tiny T cannot overflow."""
+    return (logits - logits.amax(dim=-1, keepdim=True)) / value
 
 
 def top_k(logits: RowLogits, count: int) -> RowLogits:
@@ -22,6 +22,8 @@ def top_k(logits: RowLogits, count: int) -> RowLogits:
 
 def top_p(logits: RowLogits, mass: float) -> RowLogits:
     """The smallest set of most likely tokens whose probability reaches `mass` (Holtzman et al. 2019, §3.1)."""
+    if mass >= 1:
+        return logits  # a sum of rounded probabilities may reach 1 before its last terms
     ranked = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = ranked.values.double().softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities

@@ -12,16 +12,19 @@ from torch import Tensor
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
 
-S = TypeVar("S", bound="State")
+Same = TypeVar("Same")  # not Self, which the shape checker of the tests cannot read in a method
 
 
 @runtime_checkable
 class State(Protocol):
     """What has been computed for every row so far."""
 
-    def select(self: S, rows: RowIds) -> S:
+    def select(self: Same, rows: RowIds) -> Same:
         """These rows in this order: reordered, repeated or dropped."""
         ...
+
+
+S = TypeVar("S", bound=State)
 
 
 @runtime_checkable

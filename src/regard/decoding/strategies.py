@@ -43,7 +43,7 @@ class Sample:
 
     def filtered(self, logits: RowLogits) -> RowLogits:
         """The logits of what may be drawn, `-inf` elsewhere."""
-        logits = temperature(logits.float() if logits.dtype != torch.float64 else logits, self.temperature)
+        logits = temperature(logits.double(), self.temperature)
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             logits = top_k(logits, self.top_k)
         return logits if self.top_p is None else top_p(logits, self.top_p)

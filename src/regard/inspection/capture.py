@@ -12,8 +12,9 @@ While decoding, every step adds rows. Beams change places and finished rows leav
 back through the rows its tokens were computed in (`Hypothesis.rows`), so rows count from its first token.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ from regard.data.batching import Inputs
 from regard.decoding.engine import outcome_listeners
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
+from regard.models.transformer import Transformer
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,8 @@ class Call:
     bias: Bias | Tensor | None
     similarity: Similarity
     decoding: bool
+    crossing: bool
+    """Whether the keys are another sequence than the queries."""
 
     def rows(self, row: int, places: list[int], keys: Tensor) -> Float[Tensor, "heads places keys"]:
         """The weights of some of this call's queries in one row of its batch, over all keys up to now."""
@@ -81,19 +85,27 @@ class Run:
         if layer not in self.layers:
             raise InputError(f"layer {layer!r} was not seen", choose(layer, self.layers))
         calls = self.layers[layer]
-        if self.outcome is None or self.inputs is None or not calls[0].decoding:
+        if self.inputs is None or not calls[0].decoding:
             return Path(calls, [sequence] * len(calls))
-        prompt = 1 if self.inputs.tokens.ids.shape[1] > 1 else 0
+        columns, length = self.inputs.tokens.ids.shape[1], int(self.inputs.tokens.lengths[sequence])
+        left = slice(columns - length, None)
+        if self.outcome is None:
+            text = left if self.inputs.tokens.side == "left" else slice(0, length)
+            return Path(calls, [sequence] * len(calls), text)
+        prompt = 1 if columns > 1 else 0
         rows = [sequence] * prompt + list(self.outcome[sequence].rows)
-        return Path(calls[: len(rows)], rows)
+        return Path(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """One sequence's way through the calls of a layer, with the row it has in each."""
+    """One sequence's way through the calls of a layer, with the row it has in each; `text` is its part of a decoder's
+    tokens, where that is known: the others are padding.
+    """
 
     calls: list[Call]
     rows: list[int]
+    text: slice | None = None
 
     @property
     def heads(self) -> int:
@@ -112,28 +124,31 @@ class Path:
                 maps = call.rows(self.rows[index], wanted, keys)
                 maps = nn.functional.pad(maps, (0, keys.shape[2] - call.keys))
                 found |= {(index, place): maps[:, place_at] for place_at, place in enumerate(wanted)}
-        first, last = self._real_keys()
+        real = self._real_keys()
         if not chosen:
-            return keys.new_zeros(self.heads, 0, last - first)
-        return torch.stack([found[place] for place in chosen], dim=1)[:, :, first:last]
+            return keys.new_zeros(self.heads, 0, keys.shape[2])[:, :, real]
+        return torch.stack([found[place] for place in chosen], dim=1)[:, :, real]
 
     def _places(self) -> list[tuple[int, int]]:
         """(call, query) of every row of the sequence, in order, padding left out."""
         places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.query.shape[2])]
-        crossing = len(self.calls) == 1 or self.calls[1].new_keys.shape[2] == 0
-        if crossing and self.calls[0].query.shape[2] != self.calls[0].keys:
+        if self.text is not None:
+            return places[self.text]
+        if self.calls[0].crossing:
             return places  # the keys are another sequence: their padding is not the rows'
-        first, last = self._real_keys()
-        return places[first:last]
+        real, unseen = self._real_keys(), self.calls[0].keys - self.calls[0].query.shape[2]
+        return places[max(real.start - unseen, 0) : real.stop - unseen]
 
-    def _real_keys(self) -> tuple[int, int]:
+    def _real_keys(self) -> slice:
         """Where the sequence's own keys begin and end between paddings."""
         call, row, columns = self.calls[-1], self.rows[-1], self.calls[-1].keys
+        if self.text is not None and not call.crossing:
+            return self.text
         for part in call.mask.walk() if call.mask is not None else ():
             if isinstance(part, Padding):
                 length = int(part.lengths[row])
-                return (0, length) if part.side == "right" else (columns - length, columns)
-        return 0, columns
+                return slice(0, length) if part.side == "right" else slice(columns - length, columns)
+        return slice(0, columns)
 
 
 def _pick(places: list[tuple[int, int]], row: int) -> tuple[int, int]:
@@ -147,6 +162,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self._inputs: Inputs | None = None  # of the whole model now running
         self._past: int | None = None  # tokens in the cache of the decoder now running; None outside a decoder
 
     @property
@@ -187,11 +203,13 @@ class Seen:
 
     def record(self, layer: str, module: Attend, given: dict[str, Any]) -> None:
         """Keep what one call of attention was given."""
-        continued = bool(self._past) and bool(self.runs) and layer in self.runs[-1].layers
-        if not self.runs or (layer in self.runs[-1].layers and not continued):
-            self.runs.append(Run())
+        memory, queries = given["memory"], given["query"].shape[2]
+        crossing = layer.endswith("cross") or (self._past is None and queries != memory.tokens)
+        before = self.runs[-1].layers.get(layer) if self.runs else None
+        continued = bool(self._past) and before is not None and (crossing or before[-1].keys == self._past)
+        if not self.runs or (before is not None and not continued):
+            self.runs.append(Run(inputs=self._inputs))
         calls = self.runs[-1].layers.setdefault(layer, [])
-        memory = given["memory"]
         new_keys = memory.keys
         if continued:
             # A copy of the new ones alone: a view would keep every step's whole cache alive.
@@ -205,8 +223,13 @@ class Seen:
                 given["bias"],
                 module.similarity,
                 self._past is not None,
+                crossing,
             )
         )
+
+    def enter_model(self, inputs: Inputs | None) -> None:
+        """A whole model begins to read, or ends (None)."""
+        self._inputs = inputs
 
     def enter_decoder(self, past: int | None) -> None:
         """A decoder begins with so many tokens in its cache, or ends (None)."""
@@ -229,18 +252,29 @@ def watch_module(module: nn.Module) -> Iterator[Seen]:
         elif isinstance(part, Decoder):
             handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_decoder(args[1].tokens)))
             handles.append(part.register_forward_hook(lambda *_: seen.enter_decoder(None), always_call=True))
+        elif isinstance(part, Transformer):
+            handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_model(args[0])))
+            handles.append(part.register_forward_hook(lambda *_: seen.enter_model(None), always_call=True))
     token = outcome_listeners.set((*outcome_listeners.get(), seen.finished))
     try:
-        yield seen
+        with _as_written():
+            yield seen
     finally:
         outcome_listeners.reset(token)
         for handle in handles:
             handle.remove()
 
 
+def _as_written() -> AbstractContextManager[object]:
+    """Code compiled before knows nothing of hooks added since, so while it is watched it runs uncompiled."""
+    compiling = "torch._dynamo" in sys.modules  # importing it takes seconds; where nobody has, nothing is compiled
+    return torch.compiler.set_stance("force_eager") if compiling else nullcontext()
+
+
 def layer_name(path: str) -> str:
-    """`encoder.layers.0.self_attention.attend` is `encoder.0.self`."""
-    parts = [part.removesuffix("_attention") for part in path.split(".") if part not in ("layers", "attend")]
+    """`encoder.layers.0.self_attention.attend` is `encoder.0.self`; `torch.compile`'s wrapper has no name."""
+    silent = ("layers", "attend", "_orig_mod")
+    parts = [part.removesuffix("_attention") for part in path.split(".") if part not in silent]
     return ".".join(part for part in parts if part) or "attention"
 
 

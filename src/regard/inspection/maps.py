@@ -46,8 +46,8 @@ class AttentionMap:
 def attention_map(seen: Seen, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:
     """One layer's map of the single text that was seen, generated tokens included.
 
-    A row of a decoder is a step of decoding and carries the name of the token that step chose, so that an
-    alignment reads as in the 2014 paper; in self-attention its columns are the tokens that stood before it.
+    A row of cross-attention is a step of decoding and carries the name of the token that step chose, so that an
+    alignment reads as in the 2014 paper; in self-attention rows and columns are the tokens that stood there.
     """
     run, index = seen.find(None)
     if run.inputs is None:

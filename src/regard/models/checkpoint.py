@@ -58,6 +58,9 @@ def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path
         if tensors[name].shape != tensor.shape:
             shapes = f"{list(tensors[name].shape)}, the config {list(tensor.shape)}"
             raise FileError(f"{source} has {name!r} shaped {shapes}", remedy)
+        if tensors[name].is_floating_point() != tensor.is_floating_point():
+            kinds = f"{tensors[name].dtype}, the model needs {tensor.dtype}"
+            raise FileError(f"{source} has {name!r} as {kinds}", remedy)
     for name in tensors:
         if name not in wanted:
             raise FileError(f"{source} has a tensor {name!r} this model does not know", remedy)
@@ -66,7 +69,10 @@ def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """A whole safetensors file, or none of it."""
     with writing(path) as partial:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial)
+        try:
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial)
+        except SafetensorError as error:  # a full disk, above all
+            raise OSError(str(error)) from error
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

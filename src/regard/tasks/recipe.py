@@ -8,6 +8,7 @@
 """
 
 import json
+import math
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -77,7 +78,7 @@ class DecodingTable(Config):
     temperature: float | None = Field(None, gt=0, description="of sampling")
     top_k: int | None = Field(None, ge=1, description="sample among this many")
     top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
-    seed: int | None = Field(None, description="of sampling")
+    seed: int | None = Field(None, ge=0, lt=2**32, description="of sampling")
     max_new_tokens: int = Field(64, ge=1, description="length limit of an answer")
 
     @model_validator(mode="after")
@@ -133,8 +134,15 @@ class Recipe(Config):
 
 
 def _entries(values: dict[str, Any]) -> list[str]:
-    """`key = value` lines; JSON's strings, numbers, booleans and lists are TOML's too."""
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None]
+    """`key = value` lines."""
+    return [f"{key} = {_written(value)}" for key, value in values.items() if value is not None]
+
+
+def _written(value: Any) -> str:
+    """JSON's strings, numbers, booleans and lists are TOML's too, but for infinity and U+007F."""
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read_recipe(name: str, changes: list[str] | None = None) -> Recipe:

@@ -144,6 +144,8 @@ class Run:
             else:
                 self.listener.say(f"resuming after step {progress.step}")
                 return progress
+        if available(self.folder):
+            self.listener.say("no state can be used; starting again from the beginning")
         return Progress()
 
     def _record(self, report: Report) -> None:

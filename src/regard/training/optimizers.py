@@ -3,13 +3,15 @@
 import torch
 from torch import nn
 
+from regard.embedding.positions import Learnt
 from regard.embedding.tokens import TokenEmbedding
 from regard.training.plan import TrainingPlan
 
 
 def adamw(module: nn.Module, plan: TrainingPlan) -> torch.optim.AdamW:
     """Decay for the matrices of linear layers; none for biases, norms, and tables that are looked up."""
-    tables = {id(part.weight) for part in module.modules() if isinstance(part, TokenEmbedding | nn.Embedding)}
+    kinds = (TokenEmbedding, Learnt, nn.Embedding)
+    tables = {id(part.weight) for part in module.modules() if isinstance(part, kinds)}
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     decayed = [one for one in parameters if one.dim() >= 2 and id(one) not in tables]
     plain = [one for one in parameters if one.dim() < 2 or id(one) in tables]

@@ -32,40 +32,46 @@ class Progress:
 def save_state(
     folder: Path, progress: Progress, module: nn.Module, optimizer: torch.optim.Optimizer, keep: int
 ) -> None:
-    """Write `state/step-N/` whole, then drop all but the newest `keep`."""
+    """Write `state/step-N/` whole, then drop all but the newest `keep` (a later one is damaged and does not count)."""
     with writing(_states(folder) / f"step-{progress.step}") as partial:
         partial.mkdir()
         save_tensors(partial / "model.safetensors", module.state_dict())
         save_tensors(partial / "optimizer.safetensors", _memory(optimizer))
         save_tensors(partial / "random.safetensors", _random())
         write_json(partial / "progress.json", asdict(progress))
-    for _, old in available(folder)[keep:]:
+    for _, old in [one for one in available(folder) if one[0] <= progress.step][keep:]:
         shutil.rmtree(old)
 
 
 def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Put a state back where it was taken from."""
+    """Put a state back where it was taken from; of a damaged one, nothing."""
+    remedy = "use the state before it"
     tensors = load_tensors(path / "model.safetensors")
     memory = load_tensors(path / "optimizer.safetensors")
     random = load_tensors(path / "random.safetensors")
-    values = read_json(path / "progress.json", "use the state before it")
+    values = read_json(path / "progress.json", remedy)
     check_names(module, tensors, path / "model.safetensors")
-    module.load_state_dict(tensors)  # copied in place: the optimizer holds these very parameters
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in memory.items():
-        index, part = name.split(".")
-        state.setdefault(int(index), {})[part] = tensor
+    try:
+        progress = Progress(values["step"], Position(**values["position"]), values["best"])
+        generator = random["cpu"]
+        for name, tensor in memory.items():
+            index, part = name.split(".")
+            state.setdefault(int(index), {})[part] = tensor
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is not complete: {error}", remedy) from error
+    module.load_state_dict(tensors)  # copied in place: the optimizer holds these very parameters
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    torch.set_rng_state(random["cpu"])
+    torch.set_rng_state(generator)
     if "cuda" in random and torch.cuda.is_available():
         torch.cuda.set_rng_state(random["cuda"])
-    return Progress(values["step"], Position(**values["position"]), values["best"])
+    return progress
 
 
 def available(folder: Path) -> list[tuple[int, Path]]:
     """The complete states of a run, newest first."""
-    found = [(int(path.name.removeprefix("step-")), path) for path in _states(folder).glob("step-*")]
-    return sorted(found, reverse=True)
+    found = [(path.name.removeprefix("step-"), path) for path in _states(folder).glob("step-*")]
+    return sorted(((int(step), path) for step, path in found if step.isdecimal()), reverse=True)
 
 
 def clean(folder: Path) -> None:
@@ -77,11 +83,11 @@ def clean(folder: Path) -> None:
 def rewind_metrics(path: Path, step: int) -> list[str]:
     """The lines of metrics.jsonl up to a step; later ones, and one cut off by a crash, are dropped."""
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
             if json.loads(line)["step"] > step:
                 break
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             break
         kept.append(line)
     return kept

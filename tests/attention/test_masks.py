@@ -1,0 +1,259 @@
+"""Masks are boolean algebra on (batch, head, query, key), here worked out one index at a time."""
+
+import dataclasses
+from collections.abc import Callable
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.attention.mask import And, Causal, Dense, Mask, Not, Or, Padding
+from regard.errors import InputError
+
+Shape = tuple[int, int, int, int]  # batch, heads, queries, keys
+
+
+class Example(NamedTuple):
+    """A mask for any shape, and the rule it stands for: may query q of head h in sequence b attend to key k?"""
+
+    name: str
+    mask: Callable[[Shape], Mask]
+    allows: Callable[[Shape, int, int, int, int], bool]
+
+
+def length(sequence: int, keys: int) -> int:
+    """Of a padded sequence: from nothing at all to every key."""
+    return (4 * sequence) % (keys + 1)
+
+
+def lengths(shape: Shape) -> torch.Tensor:
+    return torch.tensor([length(sequence, shape[3]) for sequence in range(shape[0])])
+
+
+def patch(sequence: int, head: int, query: int, key: int) -> bool:
+    """A pattern without symmetry, in which every fourth query sees nothing."""
+    row = 2 * sequence + 3 * head + query
+    return row % 4 != 2 and (3 * row + 7 * key) % 11 % 3 != 0
+
+
+def table_of(*sizes: int) -> torch.Tensor:
+    return torch.tensor([patch(*at) for at in np.ndindex(*sizes)]).reshape(sizes)
+
+
+def both(left: Example, right: Example) -> Example:
+    return Example(
+        f"({left.name} & {right.name})",
+        lambda shape: left.mask(shape) & right.mask(shape),
+        lambda shape, *at: left.allows(shape, *at) and right.allows(shape, *at),
+    )
+
+
+def either(left: Example, right: Example) -> Example:
+    return Example(
+        f"({left.name} | {right.name})",
+        lambda shape: left.mask(shape) | right.mask(shape),
+        lambda shape, *at: left.allows(shape, *at) or right.allows(shape, *at),
+    )
+
+
+def opposite(one: Example) -> Example:
+    return Example(f"~{one.name}", lambda shape: ~one.mask(shape), lambda shape, *at: not one.allows(shape, *at))
+
+
+CAUSAL = Example("causal", lambda shape: Causal(), lambda shape, b, h, q, k: k <= q + shape[3] - shape[2])
+RIGHT = Example(
+    "right",
+    lambda shape: Padding(lengths(shape), side="right"),
+    lambda shape, b, h, q, k: k < length(b, shape[3]),
+)
+LEFT = Example(
+    "left",
+    lambda shape: Padding(lengths(shape), side="left"),
+    lambda shape, b, h, q, k: k >= shape[3] - length(b, shape[3]),
+)
+DENSE2 = Example(
+    "dense2",
+    lambda shape: Dense(table_of(1, 1, *shape[2:])[0, 0]),
+    lambda shape, b, h, q, k: patch(0, 0, q, k),
+)
+DENSE3 = Example(
+    "dense3",
+    lambda shape: Dense(table_of(shape[0], 1, *shape[2:])[:, 0]),
+    lambda shape, b, h, q, k: patch(b, 0, q, k),
+)
+DENSE4 = Example("dense4", lambda shape: Dense(table_of(*shape)), lambda shape, *at: patch(*at))
+SHARED_BATCH = Example(
+    "shared-batch",
+    lambda shape: Dense(table_of(1, *shape[1:])),
+    lambda shape, b, h, q, k: patch(0, h, q, k),
+)
+SHARED_HEADS = Example(
+    "shared-heads",
+    lambda shape: Dense(table_of(shape[0], 1, *shape[2:])),
+    lambda shape, b, h, q, k: patch(b, 0, q, k),
+)
+
+LEAVES = [CAUSAL, RIGHT, LEFT, DENSE2, DENSE3, DENSE4, SHARED_BATCH, SHARED_HEADS]
+
+EXAMPLES = [
+    *LEAVES,
+    both(CAUSAL, RIGHT),
+    both(CAUSAL, LEFT),
+    either(CAUSAL, DENSE3),
+    opposite(CAUSAL),
+    opposite(LEFT),
+    opposite(both(CAUSAL, RIGHT)),
+    either(both(opposite(RIGHT), DENSE4), both(CAUSAL, SHARED_BATCH)),
+    both(either(DENSE2, opposite(SHARED_HEADS)), opposite(either(opposite(LEFT), opposite(CAUSAL)))),
+]
+
+SHAPES = [
+    (2, 3, 5, 5),
+    (3, 2, 1, 7),
+    (5, 3, 2, 7),
+    (2, 2, 7, 3),
+]  # whole, one cached step, a few at the end, more than keys
+
+trees = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda below: st.one_of(st.builds(both, below, below), st.builds(either, below, below), st.builds(opposite, below)),
+    max_leaves=6,
+)
+shapes = st.tuples(*[st.integers(1, 5)] * 3, st.integers(1, 7))
+
+
+def by_hand(example: Example, shape: Shape) -> np.ndarray:
+    """The table, one index at a time."""
+    table = np.empty(shape, dtype=bool)
+    for at in product(*map(range, shape)):
+        table[at] = example.allows(shape, *at)
+    return table
+
+
+def by_mask(mask: Mask, shape: Shape, rows: torch.Tensor | None = None) -> np.ndarray:
+    """The table the mask lowers to, shared axes spread out."""
+    table = mask.dense(shape, torch.device("cpu"), rows)
+    return table.expand(*shape[:2], *table.shape[2:]).numpy()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_a_mask_allows_what_its_rule_says(example, shape):
+    np.testing.assert_array_equal(by_mask(example.mask(shape), shape), by_hand(example, shape))
+
+
+@given(trees, shapes)
+def test_every_composition_is_boolean_algebra_on_its_parts(example, shape):
+    np.testing.assert_array_equal(by_mask(example.mask(shape), shape), by_hand(example, shape))
+
+
+def test_the_queries_sit_at_the_end_of_the_keys():
+    whole = by_mask(Causal(), (1, 1, 7, 7))
+    for queries in range(1, 8):
+        np.testing.assert_array_equal(by_mask(Causal(), (1, 1, queries, 7)), whole[:, :, 7 - queries :])
+
+
+@given(trees, shapes, st.data())
+def test_asking_for_some_query_rows_gives_the_rows_of_the_table(example, shape, data):
+    rows = data.draw(st.lists(st.integers(0, shape[2] - 1), min_size=1, max_size=4))
+    some = by_mask(example.mask(shape), shape, torch.tensor(rows))
+    np.testing.assert_array_equal(some, by_hand(example, shape)[:, :, rows])
+
+
+@given(trees, shapes, st.data())
+def test_selecting_sequences_selects_them_in_the_table(example, shape, data):
+    rows = data.draw(st.lists(st.integers(0, shape[0] - 1), min_size=1, max_size=4))
+    selected = example.mask(shape).select(torch.tensor(rows))
+    np.testing.assert_array_equal(by_mask(selected, (len(rows), *shape[1:])), by_hand(example, shape)[rows])
+
+
+LAWS: dict[str, Callable[[Mask, Mask, Mask], tuple[Mask, Mask]]] = {
+    "De Morgan, and": lambda a, b, c: (~(a & b), ~a | ~b),
+    "De Morgan, or": lambda a, b, c: (~(a | b), ~a & ~b),
+    "double negation": lambda a, b, c: (~~a, a),
+    "and commutes": lambda a, b, c: (a & b, b & a),
+    "or commutes": lambda a, b, c: (a | b, b | a),
+    "and associates": lambda a, b, c: ((a & b) & c, a & (b & c)),
+    "or associates": lambda a, b, c: ((a | b) | c, a | (b | c)),
+    "and distributes": lambda a, b, c: (a & (b | c), (a & b) | (a & c)),
+    "or distributes": lambda a, b, c: (a | (b & c), (a | b) & (a | c)),
+    "absorption": lambda a, b, c: (a & (a | b), a),
+}
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
+@given(trees, trees, trees, shapes)
+def test_the_laws_of_boolean_algebra_hold(law, first, second, third, shape):
+    left, right = law(first.mask(shape), second.mask(shape), third.mask(shape))
+    np.testing.assert_array_equal(by_mask(left, shape), by_mask(right, shape))
+
+
+def test_what_does_not_depend_on_sequence_or_head_is_held_once():
+    assert Causal().dense((5, 3, 7, 7), torch.device("cpu")).shape == (1, 1, 7, 7)
+    assert (Causal() & Padding(torch.tensor([2, 7]))).dense((2, 3, 7, 7), torch.device("cpu")).shape == (2, 1, 7, 7)
+
+
+# What is refused
+
+MISFITS: dict[str, tuple[Mask, Shape, tuple[str, ...]]] = {
+    "lengths": (Padding(torch.tensor([2, 3, 1])), (2, 3, 5, 7), ("3 lengths", "batch of 2")),
+    "queries": (Dense(table_of(1, 1, 4, 7)[0, 0]), (2, 3, 5, 7), ("(4, 7)", "5 queries")),
+    "keys": (Dense(table_of(1, 1, 5, 6)[0, 0]), (2, 3, 5, 7), ("(5, 6)", "7 keys")),
+    "batch": (Dense(table_of(3, 1, 5, 7)[:, 0]), (2, 3, 5, 7), ("(3, 5, 7)", "batch of 2")),
+    "heads": (Dense(table_of(2, 4, 5, 7)), (2, 3, 5, 7), ("(2, 4, 5, 7)", "3 heads")),
+}
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: ~m, lambda m: Causal() & m, lambda m: (m | Causal()) & ~m])
+@pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS.keys())
+def test_a_mask_made_for_another_shape_is_refused_wherever_it_stands(misfit, wrap):
+    mask, shape, words = misfit
+    with pytest.raises(InputError) as refusal:
+        wrap(mask).dense(shape, torch.device("cpu"))
+    assert all(word in refusal.value.problem for word in words)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Dense(torch.zeros(5, 7)), ("float32", "mask == 0")),
+        (lambda: Dense(torch.ones(7, dtype=torch.bool)), ("2 to 4 axes", "with 1")),
+        (lambda: Dense(torch.ones(1, 1, 1, 5, 7, dtype=torch.bool)), ("2 to 4 axes", "with 5")),
+        (lambda: Padding(torch.tensor([3]), side="top"), ("'top'", "'left' or 'right'")),
+    ],
+)
+def test_what_is_no_mask_is_refused_when_it_is_made(make, words):
+    with pytest.raises(InputError) as refusal:
+        make()
+    assert all(word in str(refusal.value) for word in words)
+
+
+# Masks are values
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_a_mask_cannot_be_changed(example):
+    for part in example.mask((2, 3, 5, 7)).walk():
+        for name in (*vars(part), "something"):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(part, name, None)
+
+
+def test_combining_and_selecting_leave_the_parts_as_they_were():
+    shape = (2, 3, 5, 7)
+    padding, dense = RIGHT.mask(shape), DENSE4.mask(shape)
+    before = padding.lengths.clone(), dense.table.clone()
+    ((padding & dense) | ~padding).select(torch.tensor([1, 0, 1]))
+    assert torch.equal(padding.lengths, before[0])
+    assert torch.equal(dense.table, before[1])
+
+
+def test_an_expression_can_be_walked_from_the_whole_to_its_leaves():
+    causal, padding = Causal(), Padding(torch.tensor([3]))
+    kinds = [type(part) for part in ((causal & ~padding) | causal).walk()]
+    assert kinds == [Or, And, Causal, Not, Padding, Causal]

@@ -1,0 +1,262 @@
+"""Recipes: what a TOML file may say, how `--set` changes it, and that every shipped one trains."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import regard
+from regard.data.corpus import CORPORA
+from regard.decoding.strategies import Beam, Greedy, Sample
+from regard.errors import ConfigError, FileError
+from regard.tasks.recipe import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable, Recipe, read_recipe, shipped
+from regard.tasks.translation import held_out, open_corpus, train_tokenizer
+
+every_recipe = pytest.mark.parametrize("name", sorted(shipped()))
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# Shipped recipes
+
+
+@every_recipe
+def test_a_shipped_recipe_reads_and_its_data_exist(name):
+    recipe = read_recipe(name)
+    corpus = open_corpus(recipe.data)
+    corpus.check(held_out(corpus, "test", 1)[0].source)
+    assert shipped()[name].endswith(".")
+
+
+@every_recipe
+def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.data.stream.POOL", 64)
+    tiny = ["training.steps=2", "training.batch_tokens=256", "tokenizer.sample=53", "model.width=12", "model.heads=2"]
+    tiny += ["model.feedforward_width=7", "decoding.max_new_tokens=5"]
+    options = {field.name for field in dataclasses.fields(CORPORA[read_recipe(name).data.corpus])}
+    small = {"held_out": 31, "first_year": 1990, "last_year": 2009}
+    tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
+    trained = regard.train(name, tmp_path / "run", changes=tiny)
+    loaded = regard.load(tmp_path / "run")
+    assert trained.recipe == loaded.recipe == read_recipe(name, tiny)
+    texts = [pair.source for pair in held_out(open_corpus(loaded.recipe.data), "test", 3)]
+    assert loaded.run(texts) == trained.run(texts)
+    assert [loaded.run(text) for text in texts] == loaded.run(texts)
+
+
+@every_recipe
+def test_a_recipe_written_out_reads_the_same(name, tmp_path):
+    recipe = read_recipe(name)
+    assert read_recipe(written(tmp_path, recipe.toml())) == recipe
+
+
+# Round trip
+
+paths = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+sources = st.one_of(paths, st.tuples(paths, paths))
+
+
+@given(
+    train=sources,
+    valid=sources,
+    clip=st.floats(min_value=0, exclude_min=True, allow_nan=False),
+    rate=st.floats(1e-9, 1),
+)
+def test_any_recipe_written_out_reads_the_same(tmp_path_factory, train, valid, clip, rate):
+    """File names of any characters, and the largest and smallest numbers, infinity too."""
+    recipe = Recipe.model_validate(
+        {"data": {"train": train, "valid": valid}, "training": {"clip": clip, "learning_rate": rate}}
+    )
+    assert read_recipe(written(tmp_path_factory.getbasetemp(), recipe.toml())) == recipe
+
+
+def test_a_corpus_with_options_written_out_reads_the_same(tmp_path):
+    recipe = read_recipe("dates", ['data.options.languages=["en", "fr"]', "data.options.seed=3", "model.tied=false"])
+    again = read_recipe(written(tmp_path, recipe.toml()))
+    assert again == recipe
+    assert again.data.options == {"languages": ["en", "fr"], "seed": 3}
+    assert again.model.tied is False
+
+
+# Forms and changes
+
+
+def test_a_string_in_place_of_a_table_is_its_name(tmp_path):
+    short = read_recipe(written(tmp_path, 'task = "translation"\nmodel = "transformer"\ndata = {corpus = "copy"}\n'))
+    long = '[task]\nname = "translation"\n[model]\nname = "transformer"\n[data]\ncorpus = "copy"\n'
+    assert short == read_recipe(written(tmp_path, long))
+    changed = read_recipe(written(tmp_path, 'model = "transformer"\n[data]\ncorpus = "copy"\n'), ["model.width=64"])
+    assert (changed.model.name, changed.model.width) == ("transformer", 64)
+
+
+@pytest.mark.parametrize(
+    ("change", "table", "key", "value"),
+    [
+        ("training.steps=7", "training", "steps", 7),
+        ("training.learning_rate=5e-4", "training", "learning_rate", 5e-4),
+        ("training.betas=[0.5, 0.75]", "training", "betas", (0.5, 0.75)),
+        ("model.tied=false", "model", "tied", False),
+        ("model.positions=rotary", "model", "positions", "rotary"),
+        ('model.positions="rotary"', "model", "positions", "rotary"),
+        (" training.seed = 5 ", "training", "seed", 5),
+        ("data.corpus=sort", "data", "corpus", "sort"),
+        ("data.options.seed=5", "data", "options", {"seed": 5}),
+        ("data.options={seed = 5, symbols = 3}", "data", "options", {"seed": 5, "symbols": 3}),
+    ],
+)
+def test_a_change_is_toml_and_else_a_plain_string(change, table, key, value):
+    assert getattr(getattr(read_recipe("copy", [change]), table), key) == value
+
+
+def test_changes_apply_in_order():
+    changes = [
+        "training.steps=3",
+        "model.width=8",
+        "training.steps=5",
+        "data.options.seed=2",
+        "data.options={symbols=7}",
+    ]
+    recipe = read_recipe("copy", changes)
+    assert (recipe.training.steps, recipe.model.width, recipe.data.options) == (5, 8, {"symbols": 7})
+    untouched = read_recipe("copy")
+    assert recipe.training.learning_rate == untouched.training.learning_rate
+
+
+@pytest.mark.parametrize("change", ["training.steps", "=3", "training..steps=3", ".steps=3", "training.=3", "", "="])
+def test_a_change_of_another_form_is_refused_with_an_example(change):
+    with pytest.raises(
+        ConfigError, match=r"is not a change; write it as table\.key=value, such as training\.steps=100"
+    ):
+        read_recipe("copy", [change])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("trainig.steps=3", "key 'trainig' is unknown; did you mean 'training'"),
+        ("steps=3", "key 'steps' is unknown; known: data, decoding, model, task, tokenizer, training"),
+        ("task.nam=translation", "key 'nam' is unknown; did you mean 'name'"),
+        ("data.corpsu=copy", "key 'corpsu' is unknown; did you mean 'corpus'"),
+        ("tokenizer.sise=300", "key 'sise' is unknown; did you mean 'size'"),
+        ("model.widht=8", "key 'widht' is unknown; did you mean 'width'"),
+        ("training.step=3", "key 'step' is unknown; did you mean 'steps'"),
+        ("decoding.beam=3", "key 'beam' is unknown; did you mean 'beams'"),
+        ("training.steps.more=3", "goes inside 'steps', which is not a table"),
+        ("model=bahdanau", "name = 'bahdanau' cannot be used"),
+        ("task=translaton", "name = 'translaton' cannot be used"),
+        ("model=5", "5 cannot be used"),
+        ("training.steps=many", "steps = 'many' cannot be used"),
+        ("training.betas=[0.9, 1.5]", "1.5 cannot be used"),
+        ("training.seed=-1", "seed = -1 cannot be used"),
+        ("training.seed=99999999999999999999", "seed = 99999999999999999999 cannot be used"),
+        ("training.precision=float16", "it should be 'float32' or 'bfloat16'"),
+    ],
+)
+def test_what_a_recipe_cannot_say_is_refused_with_the_nearest(change, said):
+    with pytest.raises(ConfigError) as caught:
+        read_recipe("copy", [change])
+    assert said in str(caught.value)
+
+
+def test_a_recipe_that_cannot_be_found_or_read_is_named(tmp_path):
+    with pytest.raises(FileError, match="there is no recipe 'coppy'; did you mean 'copy'"):
+        read_recipe("coppy")
+    with pytest.raises(FileError, match=r"there is no recipe '.*none\.toml'"):
+        read_recipe(str(tmp_path / "none.toml"))
+    with pytest.raises(FileError, match=r"mine\.toml is not valid TOML: .*line 2"):
+        read_recipe(written(tmp_path, "[data]\ncorpus = \n"))
+    (tmp_path / "latin.toml").write_bytes(b'model = "\xe9"')
+    with pytest.raises(FileError, match=r"latin\.toml cannot be read"):
+        read_recipe(str(tmp_path / "latin.toml"))
+
+
+# Data
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("", "needs either a corpus or files"),
+        ('corpus = "copy"\ntrain = "a.tsv"', "needs either a corpus or files"),
+        ('train = "a.tsv"', "none to validate on; add valid"),
+        ('valid = "a.tsv"', "needs either a corpus or files"),
+        ('train = "a.tsv"\nvalid = "b.tsv"\noptions = {seed = 1}', "belong to a built-in corpus"),
+        ('train = ["a", "b", "c"]\nvalid = "b.tsv"', "cannot be used"),
+    ],
+)
+def test_data_come_from_a_corpus_or_from_files(tmp_path, table, said):
+    with pytest.raises(ConfigError, match=said):
+        read_recipe(written(tmp_path, f"[data]\n{table}\n"))
+
+
+def test_the_users_own_files_are_the_corpus(tmp_path):
+    (tmp_path / "train.tsv").write_text("a\tA\nb\tB\nc\tC\n")
+    for name, text in (("source", "d\ne\n"), ("target", "D\nE\n")):
+        (tmp_path / name).write_text(text)
+    recipe = Recipe.model_validate(
+        {"data": {"train": str(tmp_path / "train.tsv"), "valid": [str(tmp_path / "source"), str(tmp_path / "target")]}}
+    )
+    corpus = open_corpus(recipe.data)
+    assert [corpus.size(split) for split in ("train", "valid", "test")] == [3, 2, 0]
+    assert held_out(corpus, "valid") == [("d", "D"), ("e", "E")]
+    assert held_out(corpus, "valid", 1) == [("d", "D")]
+    assert train_tokenizer(corpus, 300, 1000).decode(train_tokenizer(corpus, 300, 1000).encode("a")) == "a"
+
+
+# Decoding
+
+
+@pytest.mark.parametrize(
+    ("values", "strategy"),
+    [
+        ({}, Greedy()),
+        ({"strategy": "beam"}, Beam(5, 1.0)),
+        ({"strategy": "beam", "beams": 3, "length_penalty": 0.0}, Beam(3, 0.0)),
+        ({"strategy": "sample"}, Sample()),
+        (
+            {"strategy": "sample", "temperature": 0.5, "top_k": 7, "top_p": 0.25, "seed": 11},
+            Sample(temperature=0.5, top_k=7, top_p=0.25, seed=11),
+        ),
+    ],
+)
+def test_a_decoding_table_is_its_strategy(values, strategy):
+    assert DecodingTable.model_validate(values).chosen() == strategy
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+@pytest.mark.parametrize("option", [*BEAM_OPTIONS, *SAMPLE_OPTIONS])
+def test_a_decoding_option_without_effect_is_refused(strategy, option):
+    owner = "beam" if option in BEAM_OPTIONS else "sample"
+    values = {"strategy": strategy, option: 1}
+    if strategy == owner:
+        assert getattr(DecodingTable.model_validate(values), option) == 1
+        return
+    with pytest.raises(ConfigError) as caught:
+        DecodingTable.model_validate(values)
+    assert str(caught.value) == (
+        f"{option} has no effect with strategy '{strategy}'; use strategy '{owner}' or leave {option} out"
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"strategy": "beam", "beams": 0},
+        {"strategy": "sample", "temperature": 0},
+        {"strategy": "sample", "top_k": 0},
+        {"strategy": "sample", "top_p": 0},
+        {"strategy": "sample", "top_p": 1.5},
+        {"strategy": "sample", "seed": 2**64},
+        {"max_new_tokens": 0},
+        {"strategy": "best"},
+    ],
+)
+def test_an_impossible_decoding_option_is_refused(values):
+    with pytest.raises(ConfigError, match="cannot be used"):
+        DecodingTable.model_validate(values)
