@@ -74,6 +74,30 @@ def test_a_folder_takes_the_place_of_an_older_one_whole(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["state"]
 
 
+@pytest.mark.parametrize("inside", ["", "a"], ids=["file", "folder"])
+def test_everything_is_on_the_disk_before_the_rename_and_the_rename_after_it(tmp_path, monkeypatch, inside):
+    done: list[str] = []
+
+    def noted(handle: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name.removeprefix(f"{PARTIAL}{os.getpid()}-"))
+
+    replace = os.replace
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "replace", lambda one, other: (done.append("rename"), replace(one, other)))
+    with writing(tmp_path / "new") as partial:
+        if inside:
+            partial.mkdir()
+        (partial / inside).write_text("whole")
+    assert done == [*([inside] if inside else []), "new", "rename", tmp_path.name]
+
+
+def test_what_else_is_in_the_folder_is_left_alone(tmp_path):
+    """A pipe nobody writes to would hold up whoever opens it."""
+    os.mkfifo(tmp_path / "pipe")
+    write_text(tmp_path / "new", "text")
+    assert (tmp_path / "new").read_text() == "text"
+
+
 def test_missing_folders_above_are_made(tmp_path):
     write_text(tmp_path / "one" / "two" / "file", "é\n")
     assert (tmp_path / "one" / "two" / "file").read_bytes() == "é\n".encode()
@@ -87,6 +111,19 @@ def test_a_path_below_a_regular_file_is_refused_in_a_sentence(tmp_path, below):
         write_text(file / below, "lost")
     assert file.read_text() == "kept"
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failure_inside_a_folder_is_said_once(tmp_path):
+    def write_below_a_file(path: Path) -> None:
+        with writing(path) as partial:
+            partial.mkdir()
+            write_text(partial / "a", "a file")
+            write_text(partial / "a" / "b", "lost")
+
+    with pytest.raises(FileError) as caught:
+        write_below_a_file(tmp_path / "state")
+    assert str(caught.value).count("cannot be written") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_not_overwritten_by_a_file(tmp_path):

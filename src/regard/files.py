@@ -25,7 +25,9 @@ def writing(path: Path) -> Iterator[Path]:
         if partial.is_dir() and path.exists():
             shutil.rmtree(path)
         os.replace(partial, path)
-        _flush(path.parent)
+        _sync(path.parent)
+    except FileError:  # of a file inside the folder: it has said what is wrong
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileError(
@@ -62,11 +64,15 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 def _flush(path: Path) -> None:
     """Ask the system to put a file, or everything in a folder, on the disk."""
     for one in [*path.iterdir(), path] if path.is_dir() else [path]:
-        handle = os.open(one, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(one)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _remove(partial: Path) -> None:

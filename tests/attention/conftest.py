@@ -3,7 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
+import torch
 from jaxtyping import config
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tensors of a few hundred numbers: on a busy machine, waiting for a second thread takes longer than the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

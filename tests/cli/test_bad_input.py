@@ -208,7 +208,18 @@ RECIPES = {
         OWN,
         "raise training.batch_tokens or leave such long examples out",
         both(
-            PAIRS, own_files(data='train = "pairs.tsv"\nvalid = "pairs.tsv"', training="steps = 1\nbatch_tokens = 50")
+            PAIRS,
+            write("short.tsv", "a\tb\n"),
+            own_files(data='train = "pairs.tsv"\nvalid = "short.tsv"', training="steps = 1\nbatch_tokens = 50"),
+        ),
+    ),
+    "an example to validate on longer than a batch": Bad(
+        OWN,
+        "raise training.batch_tokens or leave such long examples out",
+        both(
+            PAIRS,
+            write("short.tsv", "a\tb\n"),
+            own_files(data='train = "short.tsv"\nvalid = "pairs.tsv"', training="steps = 1\nbatch_tokens = 50"),
         ),
     ),
 }

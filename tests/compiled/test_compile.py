@@ -19,13 +19,20 @@ from regard.inspection.capture import watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
-assert os.environ.get("REGARD_SHAPES") == "off", "run `REGARD_SHAPES=off pytest tests/compiled`: the shape hook is on"
+if os.environ.get("REGARD_SHAPES") != "off":
+    raise RuntimeError("the shape hook is on; run `REGARD_SHAPES=off pytest tests/compiled`")
 
 ARCHITECTURES = ("encoder", "decoder", "encoder-decoder")
-OPTIONS = (
-    *({"positions": scheme} for scheme in ("sinusoidal", "learnt", "rotary", "alibi", "t5", "none")),
-    *({"similarity": name} for name in ("cosine", "general", "additive")),
-    {"heads": 4, "key_value_heads": 2, "norm": "rms", "norm_placement": "pre", "feedforward": "swiglu"},
+VARIANTS = (
+    ("encoder-decoder", {}),
+    ("encoder-decoder", {"positions": "t5"}),
+    ("encoder-decoder", {"similarity": "additive"}),
+    ("decoder", {}),
+    ("decoder", {"positions": "rotary", "heads": 6, "key_value_heads": 2, "norm": "rms", "norm_placement": "pre"}),
+    ("decoder", {"positions": "learnt", "similarity": "general"}),
+    ("encoder", {}),
+    ("encoder", {"positions": "alibi", "feedforward": "swiglu"}),
+    ("encoder", {"positions": "none", "similarity": "cosine"}),
 )
 
 
@@ -36,7 +43,7 @@ def _forget_what_was_compiled() -> None:
 
 def make(architecture: str, **options) -> Transformer:
     torch.manual_seed(0)
-    shape = {"width": 12, "heads": 2, "layers": 2} | options
+    shape = {"width": 12, "heads": 2, "layers": 1} | options
     return Transformer(TransformerConfig(architecture=architecture, vocabulary=11, **shape)).eval()
 
 
@@ -69,20 +76,18 @@ def assert_close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(("architecture", "options"), VARIANTS, ids=str)
 def test_a_compiled_model_gives_the_same_logits_from_one_graph(architecture, options):
     model = make(architecture, **options)
     fast, graphs = compiled(model)
-    for side in ("right", "left"):
-        with torch.no_grad():
-            assert_close(fast(inputs_of(model, side=side)), model(inputs_of(model, side=side)))
-    assert graphs.count == 2  # padding on the left has a mask of its own
+    side = "left" if options else "right"
+    with torch.no_grad():
+        assert_close(fast(inputs_of(model, side=side)), model(inputs_of(model, side=side)))
+    assert graphs.count == 1
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_compiled_model_gives_the_same_gradients(architecture):
-    model = make(architecture, positions="rotary")
+def test_a_compiled_model_gives_the_same_gradients():
+    model = make("encoder-decoder", positions="rotary")
     fast, _ = compiled(model)
     gradients = []
     for one in (model, fast):
@@ -93,33 +98,26 @@ def test_a_compiled_model_gives_the_same_gradients(architecture):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["decoder", "encoder"])
 def test_other_lengths_run_too(architecture):
     model = make(architecture)
     fast, graphs = compiled(model)
     with torch.no_grad():
-        for lengths, sources in (
-            ((5, 3), (7, 2)),
-            ((6, 4), (8, 3)),
-            ((9, 2), (4, 3)),
-            ((11, 8), (5, 3)),
-            ((7, 4), (6, 2)),
-        ):
-            inputs = inputs_of(model, lengths, sources)
+        for lengths in ((5, 3), (6, 4), (9, 2), (11, 8), (7, 4)):
+            inputs = inputs_of(model, lengths)
             assert_close(fast(inputs), model(inputs))
     assert graphs.count <= 2  # the second length makes the graph dynamic, the others use it
 
 
-@pytest.mark.parametrize("architecture", ["decoder", "encoder-decoder"])
-def test_a_compiled_step_decodes_the_same_text(architecture):
-    model = make(architecture, positions="rotary").double()
+def test_a_compiled_step_decodes_the_same_text():
+    model = make("decoder", positions="rotary").double()
 
     class Fast:
         start, extend = model.start, model.extend
         step = staticmethod(torch.compile(model.step, fullgraph=True, backend="aot_eager"))
 
     inputs = inputs_of(model, (3, 1))
-    slow, fast = (generate(stepper, inputs, Greedy(), Stop(-1, 7)) for stepper in (model, Fast()))
+    slow, fast = (generate(stepper, inputs, Greedy(), Stop(-1, 5)) for stepper in (model, Fast()))
     assert [one.ids for one in fast] == [one.ids for one in slow]
     assert [one.score for one in fast] == pytest.approx([one.score for one in slow], abs=1e-9)
 

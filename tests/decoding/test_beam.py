@@ -208,6 +208,12 @@ def test_of_equal_tokens_the_lower_id_wins():
     assert first.ids == (0,)
 
 
+def test_what_runs_must_be_better_than_what_has_finished_to_go_on():
+    case = level(5)
+    [first] = generate(case.stepper, case.inputs, Beam(1, 2.0), Stop(0, 3))
+    assert first.ids == (0,)  # (1,) is as good; going on with it would find better ones
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_ties_everywhere_are_broken_as_in_a_plain_beam(size, penalty):

@@ -78,6 +78,16 @@ def test_a_set_that_reaches_p_exactly_is_enough(mass, count):
     assert kept(top_p(equal, mass)) == set(range(count))
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_in_a_large_vocabulary_too_the_lower_id_of_equals_is_kept(kind):
+    logits = torch.tensor([0.0, 1.0], dtype=kind).repeat(1, 1024)  # the odd ids are more likely
+    odd = list(range(1, 2048, 2))
+    assert kept(top_k(logits, 100)) == set(odd[:100])
+    assert kept(top_k(logits, 1030)) == {*odd, 0, 2, 4, 6, 8, 10}
+    share = math.e / (1 + math.e) / 1024
+    assert kept(top_p(logits, 99.5 * share)) == set(odd[:100])
+
+
 @given(st.lists(st.floats(-800, 800), min_size=1, max_size=17))
 @example([0.0, -40.0, -45.0, -700.0])
 def test_p_of_one_keeps_whatever_has_a_chance(logits):

@@ -145,6 +145,12 @@ def test_as_many_states_are_kept_as_asked_for(tmp_path, keep, kept):
     assert states(tmp_path) == kept
 
 
+def test_the_last_step_is_always_validated_and_saved(tmp_path):
+    real(tmp_path, steps=5).fit()
+    assert states(tmp_path) == ["step-3", "step-5"]
+    assert [line["step"] for line in lines(tmp_path) if "validation_loss" in line] == [4, 5]
+
+
 @pytest.mark.parametrize("stops", [[3], [4], [8], [1, 2, 5, 7]])
 def test_a_run_stopped_anywhere_and_resumed_equals_an_undisturbed_one(tmp_path, undisturbed, stops):
     """Other weights and another random state before each start: everything comes from the state."""

@@ -123,6 +123,7 @@ def test_a_mean_is_for_people_and_never_divides_by_zero():
     assert Loss(torch.tensor(0.0), 0).mean == 0.0
 
 
+@torch.no_grad()
 def test_any_module_that_gives_logits_is_trainable():
     class Bigrams(nn.Module):
         def __init__(self) -> None:

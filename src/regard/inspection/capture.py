@@ -253,7 +253,7 @@ def watch_module(module: nn.Module) -> Iterator[Seen]:
             handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_decoder(args[1].tokens)))
             handles.append(part.register_forward_hook(lambda *_: seen.enter_decoder(None), always_call=True))
         elif isinstance(part, Transformer):
-            handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_model(args[0])))
+            handles.append(part.register_forward_pre_hook(_reader(seen), with_kwargs=True))
             handles.append(part.register_forward_hook(lambda *_: seen.enter_model(None), always_call=True))
     token = outcome_listeners.set((*outcome_listeners.get(), seen.finished))
     try:
@@ -276,6 +276,13 @@ def layer_name(path: str) -> str:
     silent = ("layers", "attend", "_orig_mod")
     parts = [part.removesuffix("_attention") for part in path.split(".") if part not in silent]
     return ".".join(part for part in parts if part) or "attention"
+
+
+def _reader(seen: Seen) -> Any:
+    def read(module: Transformer, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        seen.enter_model(args[0] if args else options["inputs"])
+
+    return read
 
 
 def _recorder(seen: Seen, layer: str) -> Any:

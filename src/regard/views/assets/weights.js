@@ -76,6 +76,7 @@ class Layer {
     this.listNumber = { row: record.rows, column: record.columns };
     this.record = record;
     this.oneText = record.kind !== "cross";
+    this.masked = record.kind === "masked self"; // a row sees no column after itself
   }
 
   // Decoded when first looked at, so that a page of many layers opens at once.
@@ -165,6 +166,11 @@ class Matrix {
     return side === "row" ? found : found.sort((one, another) => another[1] - one[1] || one[0] - another[0]);
   }
 
+  // Whether a row may not look at a column.
+  hidden(row, column) {
+    return this.layer.masked && column > row;
+  }
+
   // The least and the most that a weight can be: what is not kept of a row is at most the smallest that is kept, and
   // at most what is missing from 1.
   bounds(row, column) {
@@ -181,7 +187,8 @@ class Matrix {
           found++;
           least += weight[at];
         }
-        const missing = columns[column + 1] - columns[column] - found;
+        const seen = this.layer.masked ? Math.min(columns[column + 1], piece + 1) : columns[column + 1];
+        const missing = Math.max(seen - columns[column], 0) - found;
         unseen += Math.min(missing * weight[begin + k - 1], Math.max(WEIGHT_STEPS - sum, 0));
       }
     }
