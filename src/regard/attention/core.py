@@ -18,8 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.bias import Bias
-from regard.attention.kernels import Call, Kernel, KernelChoice, Sdpa, bias_values, choose_kernel
-from regard.attention.mask import Grid, Mask
+from regard.attention.expression import Grid, Mask
+from regard.attention.flex import Flex
+from regard.attention.gathered import Gathered
+from regard.attention.kernels import Call, Cudnn, Explicit, Kernel, KernelChoice, Sdpa, choose_kernel
+from regard.attention.lowering import bias_values
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
@@ -87,7 +90,7 @@ class Reference(Kernel):
         return share_heads(attention, call.value, torch.matmul)
 
 
-KERNELS: tuple[Kernel, ...] = (Sdpa(), Reference())
+KERNELS: tuple[Kernel, ...] = (Cudnn(), Flex(), Gathered(), Explicit(), Sdpa(), Reference())
 
 
 def attend(

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.bias import Bias
@@ -33,6 +33,9 @@ from regard.decoding.engine import outcome_listeners
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
 from regard.models.transformer import Transformer
+
+TILE = 4_000_000
+"""Weights computed at a time when all rows are asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +132,13 @@ class Path:
             return keys.new_zeros(self.heads, 0, keys.shape[2])[:, :, real]
         return torch.stack([found[place] for place in chosen], dim=1)[:, :, real]
 
+    def tiles(self) -> Iterator[Float[Tensor, "heads some keys"]]:
+        """All rows, some at a time: as many as keep one tile at a few million weights, whatever the length."""
+        rows = len(self._places())
+        together = max(1, TILE // (self.heads * self.calls[-1].keys))
+        for first in range(0, rows, together):
+            yield self.weights(range(first, min(first + together, rows)))
+
     def _places(self) -> list[tuple[int, int]]:
         """(call, query) of every row of the sequence, in order, padding left out."""
         places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.query.shape[2])]
@@ -157,6 +167,13 @@ def _pick(places: list[tuple[int, int]], row: int) -> tuple[int, int]:
     return places[row]
 
 
+class Top(NamedTuple):
+    """The largest weights of every row, largest first, and the keys they go to."""
+
+    weights: Float[Tensor, "*heads rows k"]
+    keys: Int[Tensor, "*heads rows k"]
+
+
 class Seen:
     """What was seen of a model: every run's attention, layer by layer, ready to be asked for rows."""
 
@@ -178,12 +195,29 @@ class Seen:
         Rows count from the sequence's first token, −1 is the last; keys likewise, padding left out. While decoding,
         row t is the step that chose token t.
         """
+        maps = self._path(layer, head, batch).weights(rows)
+        return maps if head is None else maps[head]
+
+    def entropy(self, layer: str, head: int | None = None, batch: int | None = None) -> Float[Tensor, "*heads rows"]:
+        """How spread out every row is, `−Σ w log w` in nats: 0 looks at one key, log n at n alike. Tile by tile."""
+        spread = [torch.special.entr(tile).sum(dim=-1) for tile in self._path(layer, head, batch).tiles()]
+        whole = torch.cat(spread, dim=1)
+        return whole if head is None else whole[head]
+
+    def top(self, k: int, layer: str, head: int | None = None, batch: int | None = None) -> Top:
+        """The k largest weights of every row and where they go; fewer where there are fewer keys. Tile by tile."""
+        if k < 1:
+            raise InputError(f"the {k} largest weights are none", "ask for 1 or more")
+        found = [tile.topk(min(k, tile.shape[-1]), dim=-1) for tile in self._path(layer, head, batch).tiles()]
+        values, keys = (torch.cat([part[at] for part in found], dim=1) for at in (0, 1))
+        return Top(values, keys) if head is None else Top(values[head], keys[head])
+
+    def _path(self, layer: str, head: int | None, batch: int | None) -> Path:
         run, index = self.find(batch)
         path = run.path(layer, index)
         if head is not None and not 0 <= head < path.heads:
             raise InputError(f"layer {layer!r} has {path.heads} heads and no head {head}", f"use 0 to {path.heads - 1}")
-        maps = path.weights(rows)
-        return maps if head is None else maps[head]
+        return path
 
     def find(self, batch: int | None) -> tuple[Run, int]:
         """The run that holds a sequence, and its place in it; sequences count through all runs."""

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from regard.errors import InputError
 
 SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\d*\]")
-BLANKS = frozenset("\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000▁") | {chr(code) for code in range(0x2000, 0x200B)}
+BLANKS = frozenset("\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000▁") | {
+    chr(code) for code in range(0x2000, 0x200B)
+}
 BYTES = re.compile(r"(?:\\x[89a-f][0-9a-f])+")
 
 
