@@ -25,9 +25,11 @@ class Gathered(Kernel):
     name = "gathered"
 
     def refuses(self, call: Call) -> str | None:
-        """What has no tiles to leave out, or heads that differ in them."""
+        """Another device, what has no tiles to leave out, heads that differ in them."""
         if call.not_inner:
             return call.not_inner
+        if call.device.type != "cpu":
+            return "it is for CPUs; on a GPU FlexAttention does this"
         if call.mask is None:
             return "without a mask every tile is live"
         if isinstance(call.bias, Tensor):
@@ -37,9 +39,7 @@ class Gathered(Kernel):
         return None
 
     def declines(self, call: Call) -> str | None:
-        """A GPU, a short text, a mask that leaves little out."""
-        if call.device.type != "cpu":
-            return "on a GPU FlexAttention does this"
+        """A short text, a mask that leaves little out."""
         if sees_everything(call.mask, call.shape[2]) or (call.bias is None and is_causal_flag(call.mask, call.shape)):
             return "SDPA needs no table for this mask"
         if max(call.shape[2:]) < SHORTEST:
@@ -92,7 +92,8 @@ class _Tiled:
         """One SDPA call: rows of tiles are its batch, and what each gathers its keys."""
         widest = int(self.counts[rows].max())
         if widest == 0:
-            return self.queries.new_zeros(len(rows), len(self.queries), SIZE, self.values.shape[-1])
+            nothing = self.queries[:0].sum()  # zero, and still part of the graph: its gradients are zeros too
+            return nothing.expand(len(rows), len(self.queries), SIZE, self.values.shape[-1])
         columns = self.live[rows].long().sort(dim=-1, descending=True, stable=True).indices[:, :widest]
         group = len(self.queries) // len(self.keys)
         # Query heads that share a key head stand below each other, so that the gathered keys are never repeated.

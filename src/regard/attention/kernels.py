@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.bias import Bias
 from regard.attention.expression import Mask, Shape
-from regard.attention.lowering import dense_scores, dense_table, is_causal_flag, sees_everything
+from regard.attention.lowering import dense_scores, dense_table, is_causal_flag, sees_everything, sees_nothing
 from regard.attention.similarity import Similarity
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError, choose
@@ -93,8 +93,8 @@ class Kernel(ABC):
         """The attended values."""
 
 
-def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> tuple[Kernel, KernelChoice]:
-    """The first kernel that accepts the call, or the forced one if it can."""
+def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> tuple[Kernel, dict[str, str]]:
+    """The first kernel that accepts the call, or the forced one if it can; and why those before it do not."""
     if forced is not None:
         named = {kernel.name: kernel for kernel in kernels}
         if forced not in named:
@@ -105,12 +105,12 @@ def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> 
                 f"kernel {forced!r} cannot run this call: {reason}",
                 "leave `kernel` out and the right one is chosen",
             )
-        return named[forced], KernelChoice(forced, "forced by name")
+        return named[forced], {}
     refused: dict[str, str] = {}
     for kernel in kernels:
         reason = kernel.refuses(call) or kernel.declines(call)
         if reason is None:
-            return kernel, KernelChoice(kernel.name, kernel.why(call), refused)
+            return kernel, refused
         refused[kernel.name] = reason
     raise AssertionError("the reference kernel accepts every call")
 
@@ -162,6 +162,8 @@ class Sdpa(Kernel):
         out = F.scaled_dot_product_attention(
             query, key, value, attn_mask=dense, dropout_p=call.dropout, is_causal=causal, scale=scale
         )
+        if dense is not None and call.device.type != "cpu":  # there, rows that see nothing get the mean of all values
+            out = out.masked_fill(sees_nothing(dense), 0.0)
         return out.reshape(batch, heads, queries, -1)
 
 
@@ -241,9 +243,11 @@ class Explicit(Kernel):
             if added.shape[:2] != (1, 1) or group > 1:
                 added = added.expand(batch, heads, queries, keys)
             added = added.reshape(-1, group * queries, keys)
-            scores = torch.baddbmm(added.expand(batch * kv_heads, -1, -1), query, key.transpose(1, 2), alpha=scale)
+            nothing = sees_nothing(added)
+            added = added.masked_fill(nothing, 0.0).expand(batch * kv_heads, -1, -1)
+            scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
         weights = scores.softmax(dim=-1)
         if added is not None:
-            weights = weights.masked_fill(added.isneginf().all(dim=-1, keepdim=True), 0.0)
+            weights = weights.masked_fill(nothing, 0.0)
         weights = F.dropout(weights, call.dropout) if call.dropout else weights
         return torch.bmm(weights, value).view(batch, heads, queries, -1)

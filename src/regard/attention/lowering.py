@@ -36,6 +36,12 @@ def sees_everything(mask: Mask | None, queries: int) -> bool:
     return mask is None or (isinstance(mask, Causal) and queries == 1)
 
 
+def sees_nothing(added: Tensor) -> Bool[Tensor, "*shape 1"]:
+    """The rows of a dense mask, of booleans or of numbers to add, in which nothing is allowed."""
+    forbidden = ~added if added.dtype == torch.bool else added.isneginf()
+    return forbidden.all(dim=-1, keepdim=True)
+
+
 def is_causal_flag(mask: Mask | None, shape: Shape) -> bool:
     """Whether PyTorch's causal flag says it: it aligns queries and keys at the start, so they must be as many."""
     return isinstance(mask, Causal) and shape[2] == shape[3]
