@@ -4,8 +4,8 @@
     save_html(page, Path("attention.html"))
 
 A page keeps the k largest weights of each row: 2,000 tokens, 2 layers of 4 heads and k = 16 are 1.4 MB, where all
-weights would be 43 MB. It says how much of the attention that is, and bounds what it does not keep: a weight that is not
-among the largest is at most the smallest of them.
+weights would be 85 MB. It says how much of the attention that is, and bounds what it does not keep: a weight that is
+not among the largest is at most the smallest of them.
 
 The file's data is JSON in a `<script type="application/json">`:
 
@@ -40,7 +40,7 @@ WEIGHT_STEPS = 65535
 MOST_NARROW_COLUMNS = 65536
 """Up to so many columns a column's number takes two bytes, beyond it four."""
 
-_PROGRAMS = ("weights", "colours", "lines", "map", "text", "page")
+_PROGRAMS = ("weights", "colours", "lines", "axes", "map", "text", "page")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _BYTES_A_TOKEN = 24  # its text, quoted and escaped, and a comma: generous for one list of rows and one of columns
 _BYTES_OF_THE_PAGE = 80_000
@@ -50,8 +50,8 @@ _BYTES_OF_THE_PAGE = 80_000
 class LayerTop:
     """The largest weights of a layer: for each head and row k columns and their weights, largest first.
 
-    In kinds "self" and "masked self" row i is token i looking at the others, itself included; in "cross" it is the
-    token that was written at that step, looking at the text that was read.
+    In kinds "self" and "masked self" row i is token i looking at all tokens, or at those up to itself; in "cross" it is
+    the token that was written at that step, looking at the text that was read.
     """
 
     name: str
@@ -115,6 +115,9 @@ class LayerTop:
             )
         if bool((np.diff(weight, axis=2) > 1e-6).any()):
             raise InputError(f"{self.name}: the weights of a row rise", "pass them with the largest first")
+        later = index > np.arange(len(self.rows))[:, None]
+        if self.kind == "masked self" and bool((weight[later] > 1e-6).any()):
+            raise InputError(f"{self.name}: a row of masked attention looks at a later token", "use the kind 'self'")
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +161,7 @@ def largest_k(layers: int, heads: int, rows: int, budget: int = 1_800_000) -> in
     if k < 1:
         needed = _BYTES_OF_THE_PAGE + _BYTES_A_TOKEN * rows + layers * heads * rows * entry * 4 // 3
         raise InputError(
-            f"{layers} layers of {heads} heads and {rows} rows need {needed:,} bytes with one weight a row, not {budget:,}",
+            f"{layers} layers of {heads} heads and {rows} rows take {needed:,} bytes, one weight a row, not {budget:,}",
             "show fewer layers or rows, or raise the budget",
         )
     return k

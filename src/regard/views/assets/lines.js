@@ -1,7 +1,8 @@
 // The lines: two columns of tokens and a line for each weight between them, as opaque as the weight is large.
 // Each column scrolls by itself and holds only the tokens in sight, so that a long text costs no more than a short one.
 
-const ROW = 28;
+const ROW_OF_MANY = 28;
+const ROW_OF_FEW = 42;
 const OTHER = { row: "column", column: "row" };
 
 class Lines {
@@ -89,26 +90,29 @@ class Lines {
 
   inSight(side, at) {
     const { box } = this.listings[side];
-    return at * ROW >= box.scrollTop - ROW / 2 && (at + 1) * ROW <= box.scrollTop + box.clientHeight + ROW / 2;
+    return at * this.rowHeight >= box.scrollTop - this.rowHeight / 2 && (at + 1) * this.rowHeight <= box.scrollTop + box.clientHeight + this.rowHeight / 2;
   }
 
   reveal(side, at) {
     const { box } = this.listings[side];
-    box.scrollTop = Math.min(Math.max(box.scrollTop, (at + 1) * ROW - box.clientHeight), at * ROW);
+    box.scrollTop = Math.min(Math.max(box.scrollTop, (at + 1) * this.rowHeight - box.clientHeight), at * this.rowHeight);
   }
 
   scrollTo(side, at) {
     const { box } = this.listings[side];
-    box.scrollTop = at * ROW - (box.clientHeight - ROW) / 2;
+    box.scrollTop = at * this.rowHeight - (box.clientHeight - this.rowHeight) / 2;
     this.draw();
   }
 
   // A new layer, head or size.
   arrange() {
     const { matrix } = this.page;
-    const counts = [matrix.units.row.count, matrix.units.column.count];
-    const room = Math.max(12 * ROW, window.innerHeight - 270);
-    this.height = Math.min(Math.max(...counts) * ROW, Math.floor(room / ROW) * ROW);
+    const most = Math.max(matrix.units.row.count, matrix.units.column.count);
+    const room = Math.max(340, window.innerHeight - 250);
+    this.rowHeight = most * ROW_OF_FEW <= room ? ROW_OF_FEW : ROW_OF_MANY;
+    this.height = Math.min(most, Math.floor(room / this.rowHeight)) * this.rowHeight;
+    this.section.style.setProperty("--row", this.rowHeight + "px");
+    this.section.classList.toggle("few", this.rowHeight === ROW_OF_FEW);
     for (const side of ["row", "column"]) {
       const { box, all } = this.listings[side];
       const [title, hint] = this.page.sideNames(side);
@@ -116,9 +120,9 @@ class Lines {
       this.titles[side].textContent = hint;
       box.setAttribute("aria-label", title);
       box.style.height = this.height + "px";
-      all.style.height = count * ROW + "px";
+      all.style.height = count * this.rowHeight + "px";
       this.listings[side].active = Math.min(this.listings[side].active, count - 1);
-      this.listings[side].offset = Math.max(0, (this.height - count * ROW) / 2);
+      this.listings[side].offset = Math.max(0, (this.height - count * this.rowHeight) / 2);
       all.style.top = this.listings[side].offset + "px";
     }
     const chosen = this.page.pinned;
@@ -139,8 +143,8 @@ class Lines {
 
   span(side) {
     const { box } = this.listings[side];
-    const first = Math.max(Math.floor(box.scrollTop / ROW), 0);
-    const last = Math.ceil((box.scrollTop + this.height) / ROW);
+    const first = Math.max(Math.floor(box.scrollTop / this.rowHeight), 0);
+    const last = Math.ceil((box.scrollTop + this.height) / this.rowHeight);
     return [first, Math.min(last, this.page.matrix.units[side].count)];
   }
 
@@ -156,10 +160,10 @@ class Lines {
       const weight = current && current.side !== side ? partners.get(at) : undefined;
       row.id = `attention-${side}-${at}`;
       row.dataset.at = at;
-      row.style.top = at * ROW + "px";
+      row.style.top = at * this.rowHeight + "px";
       row.firstChild.textContent = units[side].labels[at];
       row.children[1].textContent = units[side].count > LINEAR_UP_TO ? at : "";
-      row.lastChild.textContent = weight === undefined ? "" : weight < 0.0005 ? "0.00" : weight.toFixed(weight < 0.095 ? 3 : 2);
+      row.lastChild.textContent = weight === undefined ? "" : weight.toFixed(3);
       row.className = "row" + (own ? " current" : "") + (own && this.page.pinned ? " pinned" : "");
       row.classList.toggle("faint", Boolean(current) && !own && weight === undefined);
       row.setAttribute("aria-selected", String(own));
@@ -188,7 +192,7 @@ class Lines {
     const { matrix, colours } = this.page;
     const width = this.canvas.clientWidth;
     const pen = prepared(this.canvas, width, this.height);
-    const y = (side, at) => this.listings[side].offset + (at + 0.5) * ROW - this.listings[side].box.scrollTop;
+    const y = (side, at) => this.listings[side].offset + (at + 0.5) * this.rowHeight - this.listings[side].box.scrollTop;
     pen.strokeStyle = colours.accent;
     const line = (row, column, weight) => {
       const strength = matrix.strength(weight);

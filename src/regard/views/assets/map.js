@@ -2,7 +2,7 @@
 // that are kept: where cells are smaller than a pixel, a pixel shows the largest weight in it.
 
 const LARGEST_CELL = 56;
-const SMALLEST_NAMED = 15; // pixels a label needs
+const LARGEST_OF_FEW = 84;
 
 class HeatMap {
   constructor(page, section) {
@@ -33,11 +33,11 @@ class HeatMap {
       bar.append(made);
       return made;
     };
+    this.range = element("span", "place");
+    bar.append(this.range);
     this.out = button("−", "Zoom out", () => this.zoomBy(0.5));
     this.in = button("+", "Zoom in", () => this.zoomBy(2));
     this.whole = button("Whole", "Show the whole map", () => this.zoomBy(0));
-    this.range = element("span", "place");
-    bar.append(this.range);
     this.bar = bar;
     return bar;
   }
@@ -165,52 +165,42 @@ class HeatMap {
     this.page.update();
   }
 
-  // A new layer, head or size: how large the labels are, and the cells when all are in sight.
+  // A new layer, head or size: the room for labels, and the cells when all are in sight.
   arrange() {
     const { units } = this.page.matrix;
-    const pen = this.canvas.getContext("2d");
-    this.font = "13px " + this.page.colours.font;
-    pen.font = this.font;
-    const longest = (side) => Math.min(160, units[side].labels.reduce((most, text) => Math.max(most, pen.measureText(text).width), 0));
     this.width = this.section.clientWidth;
-    const numbered = (side) => (units[side].count > LINEAR_UP_TO ? 34 : 0);
-    this.left = longest("row") + 20 + numbered("row");
-    const columns = longest("column"), room = this.width - this.left - 2;
-    this.level = columns + 10 <= Math.min(LARGEST_CELL, room / units.column.count);
-    this.slanted = !this.level && units.column.count <= 16;
-    this.top = this.level ? 30 : this.slanted ? columns * 0.71 + 24 : columns + 20 + numbered("column");
-    const right = this.slanted ? columns * 0.71 : 0;
-    this.room = { row: Math.max(window.innerHeight - 290, 360) - this.top, column: room - right };
+    this.font = "13px " + this.page.colours.font;
+    const few = Math.max(units.row.count, units.column.count) <= 16;
+    this.largest = few ? LARGEST_OF_FEW : LARGEST_CELL;
+    const right = measureAxes(this, this.canvas.getContext("2d"));
+    const height = Math.max(window.innerHeight - (few ? 250 : 170), 400);
+    this.room = { row: height - this.top, column: this.width - this.left - right };
     const each = { row: this.room.row / units.row.count, column: this.room.column / units.column.count };
-    const side = Math.min(LARGEST_CELL, each.row, each.column);
-    const alike = Math.max(each.row, each.column) < 5 * Math.min(each.row, each.column);
-    this.fit = {
-      row: alike || side >= 16 ? side : Math.min(each.row, 16),
-      column: alike || side >= 16 ? side : Math.min(each.column, 16),
-    };
-    if (units.row.count <= 16 && units.column.count <= 16) { // few: fill the width rather than the height
-      this.fit.row = this.fit.column = Math.min(LARGEST_CELL, Math.max(side, 30), each.column);
-    }
+    const side = Math.min(this.largest, each.row, each.column);
+    const alike = few || Math.max(each.row, each.column) < 5 * Math.min(each.row, each.column);
+    this.fit = { row: alike ? side : Math.min(each.row, 16), column: alike ? side : Math.min(each.column, 16) };
     this.most = Math.max(1, LARGEST_CELL / Math.min(this.fit.row, this.fit.column));
     this.whollyNamed = Math.min(this.fit.row, this.fit.column) >= SMALLEST_NAMED;
     this.bar.hidden = this.whollyNamed;
     if (this.cell && (this.cell.row >= units.row.count || this.cell.column >= units.column.count)) this.cell = null;
     this.size();
-    const { pinned } = this.page;
-    if (pinned && this.zoom > 1) {
-      const middle = { row: this.origin.row + this.visibleCells("row") / 2, column: this.origin.column + this.visibleCells("column") / 2 };
-      const cell = { row: Math.floor(middle.row), column: Math.floor(middle.column), [pinned.side]: pinned.at };
-      this.bringIntoSight(cell);
-    }
+    if (this.page.pinned && this.zoom > 1) this.bringIntoSight(this.middle());
+  }
+
+  // The cell in the middle of what is in sight, in the row or column that is pinned.
+  middle() {
+    const { side, at } = this.page.pinned;
+    const centre = (one) => Math.floor(this.origin[one] + this.visibleCells(one) / 2);
+    return { row: centre("row"), column: centre("column"), [side]: at };
   }
 
   // The cells at this zoom, and the corner kept inside the map.
   size() {
     const { units } = this.page.matrix;
     this.zoom = Math.min(this.zoom, this.most);
-    this.tall = Math.min(this.fit.row * this.zoom, Math.max(LARGEST_CELL, this.fit.row));
-    this.wide = Math.min(this.fit.column * this.zoom, Math.max(LARGEST_CELL, this.fit.column));
-    this.plotHeight = Math.min(units.row.count * this.tall, Math.max(this.room.row, units.row.count * this.fit.row));
+    this.tall = Math.min(this.fit.row * this.zoom, this.largest);
+    this.wide = Math.min(this.fit.column * this.zoom, this.largest);
+    this.plotHeight = Math.min(units.row.count * this.tall, this.room.row);
     this.plotWidth = Math.min(units.column.count * this.wide, this.room.column);
     for (const side of ["row", "column"]) {
       const last = Math.max(units[side].count - this.visibleCells(side), 0);
@@ -234,12 +224,31 @@ class HeatMap {
     pen.fillRect(this.left, this.top, this.plotWidth, this.plotHeight);
     if (Math.min(this.wide, this.tall) < 4) this.drawPixels(pen);
     else this.drawCells(pen);
+    if (this.page.matrix.layer.masked) this.drawMasked(pen);
     const marked = { row: this.cell?.row, column: this.cell?.column };
     const { pinned } = this.page;
     if (pinned && marked[pinned.side] === undefined) marked[pinned.side] = pinned.at;
     this.drawCross(pen, marked);
-    this.drawLabels(pen, marked);
+    drawAxes(this, pen, marked);
     this.showState();
+  }
+
+  // What no row may look at has the page's own colour.
+  drawMasked(pen) {
+    const [first, last] = this.span("row");
+    const shift = Math.min(this.wide, this.tall) < 4 ? 1 : 0; // a pixel on the diagonal stays whole
+    const edge = this.left + this.plotWidth;
+    const x = (column) => Math.min(Math.max(this.left + (column - this.origin.column) * this.wide + shift, this.left), edge);
+    const y = (row) => Math.min(Math.max(this.top + (row - this.origin.row) * this.tall, this.top), this.top + this.plotHeight);
+    pen.fillStyle = this.page.colours.page;
+    pen.beginPath();
+    pen.moveTo(edge, y(first));
+    for (let row = first; row < last; row++) {
+      pen.lineTo(x(row + 1), y(row));
+      pen.lineTo(x(row + 1), y(row + 1));
+    }
+    pen.lineTo(edge, y(last));
+    pen.fill();
   }
 
   drawCells(pen) {
@@ -270,12 +279,21 @@ class HeatMap {
     pen.restore();
   }
 
+  // Made anew only when something but the pointer has moved.
   drawPixels(pen) {
     const { matrix, colours } = this.page;
     const ratio = pen.getTransform().a;
+    const made = { matrix, colours, ratio, wide: this.wide, tall: this.tall, ...this.origin, width: this.plotWidth, height: this.plotHeight };
+    if (!this.made || Object.keys(made).some((key) => made[key] !== this.made[key])) {
+      this.made = made;
+      this.image = this.pixels(pen, ratio);
+    }
+    pen.putImageData(this.image, Math.round(this.left * ratio), Math.round(this.top * ratio));
+  }
+
+  pixels(pen, ratio) {
+    const { matrix, colours } = this.page;
     const width = Math.max(Math.round(this.plotWidth * ratio), 1), height = Math.max(Math.round(this.plotHeight * ratio), 1);
-    const image = pen.createImageData(width, height);
-    const pixels = new Uint32Array(image.data.buffer);
     const strongest = new Uint8Array(width * height);
     const wide = this.wide * ratio, tall = this.tall * ratio;
     const across = Math.max(1, Math.round(wide)), down = Math.max(1, Math.round(tall));
@@ -293,8 +311,10 @@ class HeatMap {
         }
       }
     }
+    const image = pen.createImageData(width, height);
+    const pixels = new Uint32Array(image.data.buffer);
     for (let at = 0; at < pixels.length; at++) pixels[at] = colours.packed[strongest[at]];
-    pen.putImageData(image, Math.round(this.left * ratio), Math.round(this.top * ratio));
+    return image;
   }
 
   drawCross(pen, marked) {
@@ -326,64 +346,6 @@ class HeatMap {
         this.wide + 2 * grow, this.tall + 2 * grow,
       );
     }
-    pen.restore();
-  }
-
-  drawLabels(pen, marked) {
-    const { colours, matrix } = this.page;
-    for (const side of ["row", "column"]) {
-      const size = side === "row" ? this.tall : this.wide;
-      const [first, last] = this.span(side);
-      const every = this.labelStep(size);
-      const special = marked[side];
-      for (let at = Math.ceil(first / every) * every; at < last; at += every) {
-        const crowded = special !== undefined && at !== special && Math.abs(at - special) * size < SMALLEST_NAMED;
-        if (at !== special && !crowded) this.drawLabel(pen, side, at, colours.text, every > 1 || matrix.units[side].count > LINEAR_UP_TO);
-      }
-      if (special !== undefined && special >= first && special < last) {
-        pen.font = "600 " + this.font;
-        this.drawLabel(pen, side, special, colours.mark, matrix.units[side].count > LINEAR_UP_TO);
-        pen.font = this.font;
-      }
-    }
-    const [fromName, toName] = [this.page.sideNames("row")[1], this.page.sideNames("column")[1]];
-    pen.fillStyle = colours.quiet;
-    pen.textAlign = "right";
-    pen.textBaseline = "alphabetic";
-    pen.font = "12px " + colours.font;
-    pen.fillText(toName + " →", this.left - 10, this.top - 22, this.left - 12);
-    pen.fillText(fromName + " ↓", this.left - 10, this.top - 7, this.left - 12);
-  }
-
-  labelStep(size) {
-    const needed = SMALLEST_NAMED / size - 1e-6;
-    for (let power = 1; ; power *= 10) {
-      for (const step of [1, 2, 5]) if (step * power >= needed) return step * power;
-    }
-  }
-
-  drawLabel(pen, side, at, colour, numbered) {
-    const text = this.page.matrix.units[side].labels[at];
-    const size = side === "row" ? this.tall : this.wide;
-    const middle = (side === "row" ? this.top : this.left) + (at + 0.5 - this.origin[side]) * size;
-    const end = side === "row" ? this.top + this.plotHeight : this.left + this.plotWidth;
-    if (middle < (side === "row" ? this.top : this.left) || middle > end) return;
-    pen.save();
-    pen.textBaseline = "middle";
-    if (side === "row") pen.translate(this.left - 10, middle + 1);
-    else pen.translate(middle, this.top - 10);
-    if (side === "column" && !this.level) pen.rotate(this.slanted ? -Math.PI / 4 : -Math.PI / 2);
-    pen.textAlign = side === "row" ? "right" : this.level ? "center" : "left";
-    pen.direction = "ltr";
-    const away = side === "row" ? -1 : 1;
-    if (numbered) {
-      pen.fillStyle = colour === this.page.colours.mark ? colour : this.page.colours.quiet;
-      pen.font = "11px " + this.page.colours.font;
-      pen.fillText(String(at), 0, 0);
-      pen.font = colour === this.page.colours.mark ? "600 " + this.font : this.font;
-    }
-    pen.fillStyle = colour;
-    pen.fillText(text, numbered ? away * 34 : 0, 0, 160);
     pen.restore();
   }
 

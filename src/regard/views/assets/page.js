@@ -3,6 +3,7 @@
 //   weights.js   the record: tokens, words, the sparse matrix of weights
 //   colours.js   the scale of colours, light and dark
 //   lines.js     two columns of tokens with lines between them
+//   axes.js      the tokens beside the map
 //   map.js       the heat map
 //   text.js      the text, shaded
 //
@@ -173,7 +174,8 @@ class Page {
   }
 
   pairInWords(row, column) {
-    const weight = element("b", "number", weightInWords(this.matrix.bounds(row, column)));
+    const known = this.matrix.hidden(row, column) ? "masked" : weightInWords(this.matrix.bounds(row, column));
+    const weight = element("b", "number", known);
     return [...this.tokenInWords("row", row), " → ", ...this.tokenInWords("column", column), ": ", weight];
   }
 
@@ -193,7 +195,7 @@ class Page {
     }
     const current = this.current();
     if (!current) {
-      const hint = "Point at a token to see its attention alone; click to pin it.";
+      const hint = "Point at a token to see its attention alone, click to pin it.";
       readout.replaceChildren(element("span", "hint", hint));
       return;
     }
@@ -211,7 +213,7 @@ class Page {
     const partners = this.matrix.partners(side, at);
     const heading = element("h2");
     const verb = side === "row" ? "attends to" : "is attended by";
-    heading.append(...this.tokenInWords(side, at), element("span", "place", verb + (this.pinned ? " (pinned)" : "")));
+    heading.append(...this.tokenInWords(side, at), element("span", "verb", verb + (this.pinned ? " (pinned)" : "")));
     const table = element("table"), body = element("tbody");
     for (const [other, weight] of partners.slice(0, LISTED)) body.append(this.partnerRow(OTHER[side], other, weight));
     table.append(body);

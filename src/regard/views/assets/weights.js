@@ -76,6 +76,7 @@ class Layer {
     this.listNumber = { row: record.rows, column: record.columns };
     this.record = record;
     this.oneText = record.kind !== "cross";
+    this.masked = record.kind === "masked self"; // a row sees no column after itself
   }
 
   // Decoded when first looked at, so that a page of many layers opens at once.
@@ -126,7 +127,7 @@ class Matrix {
   addRow(unit, scratch) {
     const { row, column } = this.units;
     const { index, weight, k, pieces } = this.layer;
-    const share = 1 / (WEIGHT_STEPS * this.heads.length * (row.first[unit + 1] - row.first[unit]));
+    const share = 1 / (WEIGHT_STEPS * this.heads.length * 1);
     const touched = [];
     for (const head of this.heads) {
       const begin = (head * pieces.row.length + row.first[unit]) * k;
@@ -165,6 +166,11 @@ class Matrix {
     return side === "row" ? found : found.sort((one, another) => another[1] - one[1] || one[0] - another[0]);
   }
 
+  // Whether a row may not look at a column.
+  hidden(row, column) {
+    return this.layer.masked && column > row;
+  }
+
   // The least and the most that a weight can be: what is not kept of a row is at most the smallest that is kept, and
   // at most what is missing from 1.
   bounds(row, column) {
@@ -181,7 +187,8 @@ class Matrix {
           found++;
           least += weight[at];
         }
-        const missing = columns[column + 1] - columns[column] - found;
+        const seen = this.layer.masked ? Math.min(columns[column + 1], piece + 1) : columns[column + 1];
+        const missing = Math.max(seen - columns[column], 0) - found;
         unseen += Math.min(missing * weight[begin + k - 1], Math.max(WEIGHT_STEPS - sum, 0));
       }
     }
