@@ -116,9 +116,9 @@ class Model:
         outputs = self.run([pair.source for pair in pairs])
         return {"exact_match": exact_match(outputs, [pair.target for pair in pairs])}
 
-    def look(self, text: str, *, target: str | None = None) -> Seen:
+    def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":
         """What the model attends to while it answers, or while it reads the target it is given."""
-        with watch_module(self.module) as seen:
+        with watch(self, values=values) as seen:
             if target is None:
                 self.hypotheses([text])
             else:
@@ -194,9 +194,29 @@ def save_around(folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
     write_json(folder / "generation_config.json", {**marks, **given})
 
 
-def watch(model: Model | nn.Module) -> AbstractContextManager[Seen]:
-    """Record what a model attends to inside a `with` block; ask `seen.weights(layer, head, rows)` afterwards."""
-    return watch_module(model.module if isinstance(model, Model) else model)
+class Watched(Seen):
+    """What was seen of a model, and, where its tokenizer is known, how to draw it."""
+
+    def __init__(self, tokenizer: Tokenizer | None, *, values: bool) -> None:
+        super().__init__(values=values)
+        self.tokenizer = tokenizer
+
+    def save(self, path: str | Path, *, layer: str | None = None, head: int | None = None, words: bool = False) -> None:
+        """Write a picture (.png, .svg) or a page to explore (.html) of the one text that was seen."""
+        from regard.views.look import draw_seen  # matplotlib is loaded when something is drawn
+
+        if self.tokenizer is None:
+            raise InputError("a bare module's tokens have no names", "watch a Model, or ask `seen.weights` for numbers")
+        draw_seen(self, self.tokenizer, Path(path), layer=layer, head=head, words=words)
+
+
+def watch(model: Model | nn.Module, *, values: bool = False) -> AbstractContextManager[Watched]:
+    """Record what a model attends to inside a `with` block; ask `seen.weights(layer, head, rows)` afterwards.
+
+    With `values`, the values are kept too, so that the four steps of a row can be shown.
+    """
+    module, tokenizer = (model.module, model.tokenizer) if isinstance(model, Model) else (model, None)
+    return watch_module(module, Watched(tokenizer, values=values))
 
 
 def train(

@@ -10,6 +10,7 @@
 `query`, `key`, `value`; n is `queries`, m is `keys`. Projections and heads are in `multihead.py`.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -18,8 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.bias import Bias
-from regard.attention.kernels import Call, Kernel, KernelChoice, Sdpa, bias_values, choose_kernel
-from regard.attention.mask import Grid, Mask
+from regard.attention.expression import Grid, Mask
+from regard.attention.flex import Flex
+from regard.attention.gathered import Gathered
+from regard.attention.kernels import Call, Cudnn, Explicit, Kernel, KernelChoice, Sdpa, choose_kernel
+from regard.attention.lowering import bias_values, sees_nothing
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
@@ -52,7 +56,7 @@ def weights(
         scores = scores.masked_fill(~mask.dense(shape, query.device, rows), -torch.inf)
     if mask is None and bias is None:
         return scores.softmax(dim=-1)
-    nothing = scores.isneginf().all(dim=-1, keepdim=True)  # a softmax over nothing is 0/0: such rows are zero instead
+    nothing = sees_nothing(scores)  # a softmax over nothing is 0/0: such rows are zero instead
     return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
 
 
@@ -87,7 +91,7 @@ class Reference(Kernel):
         return share_heads(attention, call.value, torch.matmul)
 
 
-KERNELS: tuple[Kernel, ...] = (Sdpa(), Reference())
+KERNELS: tuple[Kernel, ...] = (Cudnn(), Flex(), Gathered(), Explicit(), Sdpa(), Reference())
 
 
 def attend(
@@ -124,12 +128,14 @@ def explain(
     """Which kernel `attend` would take for this call, why, and why not the others; nothing is run."""
     call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
     check_shapes(call)
-    return choose_kernel(call, KERNELS, kernel)[1]
+    chosen, refused = choose_kernel(call, KERNELS, kernel)
+    return KernelChoice(chosen.name, "forced by name" if kernel else chosen.why(call), refused)
 
 
 def check_shapes(call: Call) -> None:
     """Refuse what does not fit, in one sentence, before a kernel says it in its own words."""
     check_scores(call.query, call.key, call.mask, call.bias)
+    check_numbers(call.query)
     if call.value.shape[:3] != call.key.shape[:3]:
         raise InputError(
             f"values shaped {tuple(call.value.shape)} do not belong to keys shaped {tuple(call.key.shape)}",
@@ -169,3 +175,14 @@ def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether the tensor, with missing axes on the left, spreads over exactly this shape."""
     sizes = (*(1,) * (len(shape) - tensor.dim()), *tensor.shape)
     return len(sizes) == len(shape) and all(one in (1, other) for one, other in zip(sizes, shape, strict=True))
+
+
+def check_numbers(query: Query) -> None:
+    """Refuse queries that hold NaN or infinity; on a CPU, where looking costs next to nothing."""
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    if not math.isfinite(query.detach().sum(dtype=torch.float64)):
+        raise InputError(
+            "the queries hold NaN or infinity",
+            "look where they come from: inputs and weights; in training, lower the learning rate",
+        )

@@ -1,8 +1,11 @@
 """Ways to compute the same attention, and the choice between them.
 
-A kernel looks at a call and either says why it cannot run it or runs it. `choose` takes the first of the list that
-accepts, or the one forced by name; `attend` and `explain` both go through it, so what `explain` says is what runs.
-The reference kernel is the ten lines in `core.py`; here is PyTorch's fused scaled_dot_product_attention (SDPA).
+A kernel looks at a call and says why it cannot run it (`refuses`), why another is better for it (`declines`), or
+neither. `choose_kernel` takes the first of the list that does neither, or the one forced by name, which may be
+declined but not refused; `attend` and `explain` both go through it, so what `explain` says is what runs.
+
+The reference kernel is the ten lines in `core.py`. Here are PyTorch's fused ones and the explicit one for short
+texts in bfloat16; `gathered.py` and `flex.py` hold those that work on live tiles.
 """
 
 from abc import ABC, abstractmethod
@@ -10,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.bias import Bias
-from regard.attention.mask import Causal, Grid, Mask
+from regard.attention.expression import Mask, Shape
+from regard.attention.lowering import dense_scores, dense_table, is_causal_flag, sees_everything, sees_nothing
 from regard.attention.similarity import Similarity
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError, choose
@@ -34,10 +38,28 @@ class Call:
     dropout: float
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
+    def shape(self) -> Shape:
         """Of the scores: (batch, heads, queries, keys)."""
         batch, heads, queries, _ = self.query.shape
         return batch, heads, queries, self.key.shape[2]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.query.device
+
+    @property
+    def not_inner(self) -> str | None:
+        """Why a kernel for inner products cannot score it."""
+        if type(self.similarity).as_dot is Similarity.as_dot:
+            return f"{type(self.similarity).__name__} is not an inner product of queries and keys"
+        return None
+
+    def dotted(self) -> tuple[Query, Key, float]:
+        """(query', key', scale) of a similarity that is an inner product."""
+        found = self.similarity.as_dot(self.query, self.key)
+        assert found is not None
+        return found
 
 
 @dataclass(frozen=True)
@@ -58,6 +80,10 @@ class Kernel(ABC):
     def refuses(self, call: Call) -> str | None:
         """Why this kernel cannot run the call, or None where it can."""
 
+    def declines(self, call: Call) -> str | None:
+        """Why another kernel is better for the call, or None where this one is right."""
+        return None
+
     @abstractmethod
     def why(self, call: Call) -> str:
         """What makes it the right one, said of a call it accepts."""
@@ -67,8 +93,8 @@ class Kernel(ABC):
         """The attended values."""
 
 
-def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> tuple[Kernel, KernelChoice]:
-    """The first kernel that accepts the call, or the forced one if it does."""
+def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> tuple[Kernel, dict[str, str]]:
+    """The first kernel that accepts the call, or the forced one if it can; and why those before it do not."""
     if forced is not None:
         named = {kernel.name: kernel for kernel in kernels}
         if forced not in named:
@@ -79,27 +105,14 @@ def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> 
                 f"kernel {forced!r} cannot run this call: {reason}",
                 "leave `kernel` out and the right one is chosen",
             )
-        return named[forced], KernelChoice(forced, "forced by name")
+        return named[forced], {}
     refused: dict[str, str] = {}
     for kernel in kernels:
-        reason = kernel.refuses(call)
+        reason = kernel.refuses(call) or kernel.declines(call)
         if reason is None:
-            return kernel, KernelChoice(kernel.name, kernel.why(call), refused)
+            return kernel, refused
         refused[kernel.name] = reason
     raise AssertionError("the reference kernel accepts every call")
-
-
-def bias_values(bias: Bias | Tensor, grid: Grid, dtype: torch.dtype) -> Float[Tensor, "#batch #heads queries keys"]:
-    """A bias object or tensor as numbers for this grid."""
-    if isinstance(bias, Bias):
-        return bias.values(grid).to(dtype)
-    values = bias.view(*(1,) * (4 - bias.dim()), *bias.shape)
-    return values.expand(-1, -1, grid.query.shape[2], grid.keys).to(dtype)
-
-
-def sees_everything(mask: Mask | None, queries: int) -> bool:
-    """Whether the mask allows all, known from the expression alone: none, or causal with one query at the end."""
-    return mask is None or (isinstance(mask, Causal) and queries == 1)
 
 
 class Sdpa(Kernel):
@@ -109,9 +122,7 @@ class Sdpa(Kernel):
 
     def refuses(self, call: Call) -> str | None:
         """What is not an inner product it cannot score."""
-        if type(call.similarity).as_dot is Similarity.as_dot:
-            return f"{type(call.similarity).__name__} is not an inner product of queries and keys"
-        return None
+        return call.not_inner
 
     def why(self, call: Call) -> str:
         """Names the lowering the mask takes."""
@@ -119,32 +130,24 @@ class Sdpa(Kernel):
 
     def lowering(self, call: Call) -> str:
         """How the mask reaches the kernel, in words."""
-        _, _, queries, keys = call.shape
         if call.bias is not None:
             return "the bias, with the mask folded in, goes as a dense tensor of numbers"
-        if sees_everything(call.mask, queries):
+        if sees_everything(call.mask, call.shape[2]):
             return "no mask is needed"
-        if isinstance(call.mask, Causal) and queries == keys:
+        if is_causal_flag(call.mask, call.shape):
             return "the mask is the causal flag"
         return "the mask goes as a dense boolean tensor"
 
     def run(self, call: Call) -> Attended:
         """Lower the mask, fold shared key/value heads into the batch, and call SDPA."""
-        dotted = call.similarity.as_dot(call.query, call.key)
-        assert dotted is not None
-        query, key, scale = dotted
+        query, key, scale = call.dotted()
         batch, heads, queries, keys = call.shape
+        causal = call.bias is None and is_causal_flag(call.mask, call.shape)
         dense: Tensor | None = None
-        causal = False
         if call.bias is not None:
-            dense = bias_values(call.bias, Grid.of(call.shape, query.device), query.dtype)
-            if call.mask is not None:
-                dense = dense.masked_fill(~call.mask.dense(call.shape, query.device), -torch.inf)
-        elif isinstance(call.mask, Causal) and queries == keys:
-            causal = True
-        elif not sees_everything(call.mask, queries):
-            assert call.mask is not None
-            dense = call.mask.dense(call.shape, query.device)
+            dense = dense_scores(call.mask, call.bias, query, call.shape)
+        elif call.mask is not None and not causal and not sees_everything(call.mask, queries):
+            dense = dense_table(call.mask, call.shape, query.device)
         value = call.value
         kv_heads = key.shape[1]
         group = heads // kv_heads
@@ -159,4 +162,92 @@ class Sdpa(Kernel):
         out = F.scaled_dot_product_attention(
             query, key, value, attn_mask=dense, dropout_p=call.dropout, is_causal=causal, scale=scale
         )
+        if dense is not None and call.device.type != "cpu":  # there, rows that see nothing get the mean of all values
+            out = out.masked_fill(sees_nothing(dense), 0.0)
         return out.reshape(batch, heads, queries, -1)
+
+
+class Cudnn(Sdpa):
+    """The same through cuDNN, on a GPU in half precision with no table to carry: faster there than flash."""
+
+    name = "cudnn"
+
+    def refuses(self, call: Call) -> str | None:
+        """Everything but half precision on a GPU with no mask or the causal flag."""
+        if call.not_inner:
+            return call.not_inner
+        if call.device.type != "cuda":
+            return "it needs a CUDA device"
+        if call.query.dtype not in (torch.bfloat16, torch.float16):
+            return f"it computes in half precision, not {call.query.dtype}"
+        if call.bias is not None or not (
+            sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape)
+        ):
+            return "it takes no mask but the causal flag"
+        if (
+            call.query.shape[-1] % 8
+            or call.value.shape[-1] % 8
+            or max(call.query.shape[-1], call.value.shape[-1]) > 128
+        ):
+            return f"heads of width {call.query.shape[-1]} do not fit it"
+        return None
+
+    def declines(self, call: Call) -> str | None:
+        """A handful of queries: the plan costs more than the product."""
+        return "few queries do not fill it" if call.shape[2] < 64 else None
+
+    def why(self, call: Call) -> str:
+        """Names the lowering the mask takes."""
+        return f"half precision on a GPU runs fastest there; {self.lowering(call)}"
+
+    def run(self, call: Call) -> Attended:
+        """SDPA with cuDNN's kernel and no other."""
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return super().run(call)
+
+
+class Explicit(Kernel):
+    """Three plain products, n×n in memory: for short texts in bfloat16 on a CPU, where SDPA is slow."""
+
+    name = "explicit"
+    longest = 512
+
+    def refuses(self, call: Call) -> str | None:
+        """What is not an inner product it cannot score."""
+        return call.not_inner
+
+    def declines(self, call: Call) -> str | None:
+        """Anything but bfloat16 on a CPU, and long texts."""
+        if call.device.type != "cpu" or call.query.dtype != torch.bfloat16:
+            return "it pays only in bfloat16 on a CPU"
+        if max(call.shape[2:]) > self.longest:
+            return f"beyond {self.longest} tokens its n×n table costs more than it saves"
+        return None
+
+    def why(self, call: Call) -> str:
+        """It is short and in bfloat16."""
+        return "short texts in bfloat16 on a CPU run fastest as three plain products"
+
+    def run(self, call: Call) -> Attended:
+        """`softmax(scale · QKᵀ + mask) · V`, the first product adding the mask as it goes."""
+        query, key, scale = call.dotted()
+        batch, heads, queries, keys = call.shape
+        kv_heads = key.shape[1]
+        group = heads // kv_heads
+        added = dense_scores(call.mask, call.bias, query, call.shape)
+        query = query.reshape(batch * kv_heads, group * queries, -1)
+        key, value = (shared.reshape(batch * kv_heads, keys, -1) for shared in (key, call.value))
+        if added is None:
+            scores = torch.bmm(query * scale, key.transpose(1, 2))
+        else:
+            if added.shape[:2] != (1, 1) or group > 1:
+                added = added.expand(batch, heads, queries, keys)
+            added = added.reshape(-1, group * queries, keys)
+            nothing = sees_nothing(added)
+            added = added.masked_fill(nothing, 0.0).expand(batch * kv_heads, -1, -1)
+            scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
+        weights = scores.softmax(dim=-1)
+        if added is not None:
+            weights = weights.masked_fill(nothing, 0.0)
+        weights = F.dropout(weights, call.dropout) if call.dropout else weights
+        return torch.bmm(weights, value).view(batch, heads, queries, -1)

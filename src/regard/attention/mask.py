@@ -1,163 +1,210 @@
-"""Who may attend to whom, as an immutable expression: `Causal() & Padding(lengths)`, `~Dense(table)`.
+"""The masks people name: who may attend to whom, each a predicate on indices and its bounds over tiles.
 
-`True` means *may attend*. A mask is a predicate on indices (batch, head, query, key) and holds no n×n table; it
-is lowered for a kernel only when a call needs it: to nothing, to a causal flag, or to a dense boolean tensor.
-Queries and keys are counted in the keys' numbering, and the queries sit at the end of the keys, so that the same
-expression serves a whole sequence (queries = keys) and one cached step (a single query after many keys).
+    Causal()     Window(2)    Dilated(2, 2)  Global([0])  Block(2)     Document      Prefix([2])
+    ■ · · · ·    ■ ■ · · ·    ■ · ■ · ·      ■ ■ ■ ■ ■    ■ ■ · · ·    ■ ■ · · ·     ■ ■ · · ·
+    ■ ■ · · ·    ■ ■ ■ · ·    · ■ · ■ ·      ■ · · · ·    ■ ■ · · ·    ■ ■ · · ·     ■ ■ · · ·
+    ■ ■ ■ · ·    · ■ ■ ■ ·    ■ · ■ · ■      ■ · · · ·    · · ■ ■ ·    · · ■ ■ ■     ■ ■ · · ·
+    ■ ■ ■ ■ ·    · · ■ ■ ■    · ■ · ■ ·      ■ · · · ·    · · ■ ■ ·    · · ■ ■ ■     ■ ■ · · ·
+    ■ ■ ■ ■ ■    · · · ■ ■    · · ■ · ■      ■ · · · ·    · · · · ■    · · ■ ■ ■     ■ ■ · · ·
+    (rows are queries, columns keys; Document's ids here are 0 0 1 1 1)
 
-    Causal()          Padding([3, 5])[0]   Causal() & Padding
-    ■ · · · ·         ■ ■ ■ · ·            ■ · · · ·
-    ■ ■ · · ·         ■ ■ ■ · ·            ■ ■ · · ·
-    ■ ■ ■ · ·         ■ ■ ■ · ·            ■ ■ ■ · ·
-    ■ ■ ■ ■ ·         ■ ■ ■ · ·            ■ ■ ■ · ·
-    ■ ■ ■ ■ ■         ■ ■ ■ · ·            ■ ■ ■ · ·      (rows are queries, columns keys)
+Positions are counted in the keys' numbering: with a cache the queries sit at the end of the keys.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn import functional as F
 
+from regard.attention.expression import And, Bounds, Grid, Mask, Not, Or, Shape, Table, Tiles
 from regard.data.batching import Side
 from regard.errors import InputError
 
-
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """The box of indices a mask or a bias is asked about: four tensors that broadcast against each other."""
-
-    batch: Int[Tensor, "batch 1 1 1"]
-    head: Int[Tensor, "1 heads 1 1"]
-    query: Int[Tensor, "1 1 queries 1"]
-    key: Int[Tensor, "1 1 1 keys"]
-
-    @classmethod
-    def of(
-        cls, shape: tuple[int, int, int, int], device: torch.device, rows: Int[Tensor, "rows"] | None = None
-    ) -> "Grid":
-        """The grid of scores shaped (batch, heads, queries, keys), or only of some of its query rows."""
-        batch, heads, queries, keys = shape
-        query = torch.arange(queries, device=device) if rows is None else rows.to(device)
-        return cls(
-            torch.arange(batch, device=device).view(-1, 1, 1, 1),
-            torch.arange(heads, device=device).view(1, -1, 1, 1),
-            (query + (keys - queries)).view(1, 1, -1, 1),
-            torch.arange(keys, device=device).view(1, 1, 1, -1),
-        )
-
-    @property
-    def keys(self) -> int:
-        """How many keys there are in all."""
-        return self.key.shape[-1]
-
-
-class Mask(ABC):
-    """An immutable expression over (batch, head, query, key); `True` = may attend.
-
-    Laws: `&`, `|`, `~` act elementwise on `allowed`; every lowering gives the same attention; a row in which
-    nothing is allowed attends to nothing: exact zeros, forward and backward.
-    """
-
-    @abstractmethod
-    def allowed(self, at: Grid) -> Bool[Tensor, "#batch #heads #queries #keys"]:
-        """Whether each (batch, head, query, key) of the grid may attend; size-1 axes broadcast."""
-
-    def fits(self, shape: tuple[int, int, int, int]) -> None:
-        """Raise InputError when this mask was made for other scores than (batch, heads, queries, keys)."""
-        for part in self.parts():
-            part.fits(shape)
-
-    def parts(self) -> tuple["Mask", ...]:
-        """The expressions this one is made of."""
-        return ()
-
-    def select(self, rows: Int[Tensor, "rows"]) -> "Mask":
-        """The mask of these sequences of the batch, in this order."""
-        parts = {name: value.select(rows) for name, value in vars(self).items() if isinstance(value, Mask)}
-        return replace(self, **parts) if parts else self  # type: ignore[type-var]
-
-    def walk(self) -> Iterator["Mask"]:
-        """This expression and everything below it."""
-        yield self
-        for part in self.parts():
-            yield from part.walk()
-
-    def dense(
-        self, shape: tuple[int, int, int, int], device: torch.device, rows: Int[Tensor, "rows"] | None = None
-    ) -> Bool[Tensor, "#batch #heads queries keys"]:
-        """The table itself, for scores shaped (batch, heads, queries, keys); batch and head axes may stay 1."""
-        self.fits(shape)
-        grid = Grid.of(shape, device, rows)
-        table = self.allowed(grid)
-        return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], grid.keys)
-
-    def __and__(self, other: "Mask") -> "Mask":
-        return And(self, other)
-
-    def __or__(self, other: "Mask") -> "Mask":
-        return Or(self, other)
-
-    def __invert__(self) -> "Mask":
-        return Not(self)
-
-
-@dataclass(frozen=True, eq=False)
-class And(Mask):
-    """Both allow."""
-
-    left: Mask
-    right: Mask
-
-    def allowed(self, at: Grid) -> Bool[Tensor, "#batch #heads #queries #keys"]:
-        """Elementwise and."""
-        return self.left.allowed(at) & self.right.allowed(at)
-
-    def parts(self) -> tuple[Mask, ...]:
-        """Left and right."""
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True, eq=False)
-class Or(Mask):
-    """Either allows."""
-
-    left: Mask
-    right: Mask
-
-    def allowed(self, at: Grid) -> Bool[Tensor, "#batch #heads #queries #keys"]:
-        """Elementwise or."""
-        return self.left.allowed(at) | self.right.allowed(at)
-
-    def parts(self) -> tuple[Mask, ...]:
-        """Left and right."""
-        return (self.left, self.right)
-
-
-@dataclass(frozen=True, eq=False)
-class Not(Mask):
-    """The other one forbids."""
-
-    mask: Mask
-
-    def allowed(self, at: Grid) -> Bool[Tensor, "#batch #heads #queries #keys"]:
-        """Elementwise not."""
-        return ~self.mask.allowed(at)
-
-    def parts(self) -> tuple[Mask, ...]:
-        """The negated one."""
-        return (self.mask,)
+__all__ = [
+    "And",
+    "Block",
+    "Bounds",
+    "Causal",
+    "Dense",
+    "Dilated",
+    "Document",
+    "Global",
+    "Grid",
+    "Mask",
+    "Not",
+    "Or",
+    "Padding",
+    "Prefix",
+    "Tiles",
+    "Window",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Causal(Mask):
     """A token sees itself and what came before it."""
 
-    def allowed(self, at: Grid) -> Bool[Tensor, "1 1 queries keys"]:
-        """`key ≤ query`, both counted in the keys' numbering."""
+    def allowed(self, at: Grid) -> Table:
+        """`key ≤ query`."""
         return at.key <= at.query
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By the corners."""
+        return Bounds(tiles.first_key <= tiles.last_query, tiles.last_key <= tiles.first_query)
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Mask):
+    """`|query − key| < size`: with `Causal`, exactly `size` keys including oneself."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _positive("a window", self.size)
+
+    def allowed(self, at: Grid) -> Table:
+        """Near enough."""
+        return (at.query - at.key).abs() < self.size
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By the nearest and the furthest pair of a tile."""
+        nearest, furthest = tiles.distances()
+        return Bounds(nearest < self.size, furthest < self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Dilated(Mask):
+    """Every `step`-th key, `size` of them on each side counting oneself: `Window(size · step)` with gaps."""
+
+    size: int
+    step: int
+
+    def __post_init__(self) -> None:
+        _positive("a dilated window", self.size)
+        _positive("the step of a dilated window", self.step)
+
+    def allowed(self, at: Grid) -> Table:
+        """Near enough, and a whole number of steps away."""
+        distance = (at.query - at.key).abs()
+        return (distance < self.size * self.step) & (distance % self.step == 0)
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """As the window without gaps; never surely all unless there are none."""
+        nearest, furthest = tiles.distances()
+        reach = self.size * self.step
+        return Bounds(nearest < reach, (furthest < reach) & (self.step == 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Global(Mask):
+    """These positions see all and are seen by all."""
+
+    positions: tuple[int, ...]
+
+    def __init__(self, positions: "list[int] | tuple[int, ...]") -> None:
+        if any(position < 0 for position in positions):
+            raise InputError(f"global positions {list(positions)} include one below 0", "count from the first key, 0")
+        object.__setattr__(self, "positions", tuple(sorted(set(positions))))
+
+    def allowed(self, at: Grid) -> Table:
+        """The query or the key is one of them."""
+        return self._among(at.query) | self._among(at.key)
+
+    def _among(self, index: Tensor) -> Bool[Tensor, "..."]:
+        found = torch.zeros_like(index, dtype=torch.bool)
+        for position in self.positions:
+            found = found | (index == position)
+        return found
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By how many of them a tile's rows and columns hold."""
+        listed = torch.tensor(self.positions, device=tiles.first_key.device)
+
+        def held(first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+            count = ((listed >= first[..., None]) & (listed <= last[..., None])).sum(-1)
+            return count > 0, count == last - first + 1
+
+        (some_query, all_queries) = held(tiles.first_query, tiles.last_query)
+        (some_key, all_keys) = held(tiles.first_key, tiles.last_key)
+        return Bounds(some_query | some_key, all_queries | all_keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Block(Mask):
+    """Tokens see their own block of `size`, and no other."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _positive("a block", self.size)
+
+    def allowed(self, at: Grid) -> Table:
+        """The same block."""
+        return at.query // self.size == at.key // self.size
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By the blocks of the corners."""
+        first_query, last_query = tiles.first_query // self.size, tiles.last_query // self.size
+        first_key, last_key = tiles.first_key // self.size, tiles.last_key // self.size
+        some = (first_query <= last_key) & (first_key <= last_query)
+        return Bounds(some, (first_query == last_key) & (first_key == last_query))
+
+
+@dataclass(frozen=True, eq=False)
+class Document(Mask):
+    """Tokens see their own document: `ids[b]` says, for every key, which one it belongs to (packing)."""
+
+    ids: Int[Tensor, "batch keys"]
+
+    def allowed(self, at: Grid) -> Table:
+        """The same document."""
+        ids = self.ids.to(at.key.device)
+        return ids[at.batch, at.query] == ids[at.batch, at.key]
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By the smallest and largest id of a tile's rows and columns: exact where a document is one piece."""
+        low_query, high_query, low_key, high_key = tiles.extremes(self.ids.to(tiles.first_key.device))
+        some = (low_query <= high_key) & (low_key <= high_query)
+        return Bounds(some, (low_query == high_key) & (low_key == high_query))
+
+    def select(self, rows: Int[Tensor, "rows"]) -> "Document":
+        """The documents of these sequences."""
+        return Document(self.ids[rows])
+
+    def fits(self, shape: Shape) -> None:
+        """An id for every key of every sequence."""
+        if tuple(self.ids.shape) != (shape[0], shape[3]):
+            raise InputError(
+                f"Document has ids for {self.ids.shape[0]} sequences of {self.ids.shape[1]} tokens and the call has "
+                f"{shape[0]} of {shape[3]} keys",
+                "give one id per key",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix(Mask):
+    """The first `lengths[b]` keys are seen by all: `Causal() | Prefix(lengths)` is a prefix language model."""
+
+    lengths: Int[Tensor, "batch"]
+
+    def allowed(self, at: Grid) -> Table:
+        """The key is in the prefix."""
+        return at.key < self.lengths.to(at.key.device)[at.batch]
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By the corners."""
+        lengths = self.lengths.to(tiles.first_key.device).view(-1, 1, 1, 1)
+        return Bounds(tiles.first_key < lengths, tiles.last_key < lengths)
+
+    def select(self, rows: Int[Tensor, "rows"]) -> "Prefix":
+        """The prefixes of these sequences."""
+        return Prefix(self.lengths[rows])
+
+    def fits(self, shape: Shape) -> None:
+        """As many lengths as sequences."""
+        _one_length_each("Prefix", self.lengths, shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,22 +218,26 @@ class Padding(Mask):
         if self.side not in ("left", "right"):
             raise InputError(f"padding side {self.side!r} is unknown", "use 'left' or 'right'")
 
-    def allowed(self, at: Grid) -> Bool[Tensor, "batch 1 1 keys"]:
+    def allowed(self, at: Grid) -> Table:
         """Whether the key is a real token of its sequence."""
         lengths = self.lengths.to(at.key.device)[at.batch]
         return at.key < lengths if self.side == "right" else at.key >= at.keys - lengths
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """By the corners."""
+        lengths = self.lengths.to(tiles.first_key.device).view(-1, 1, 1, 1)
+        if self.side == "right":
+            return Bounds(tiles.first_key < lengths, tiles.last_key < lengths)
+        start = tiles.shape[3] - lengths
+        return Bounds(tiles.last_key >= start, tiles.first_key >= start)
 
     def select(self, rows: Int[Tensor, "rows"]) -> "Padding":
         """The lengths of these sequences."""
         return Padding(self.lengths[rows], self.side)
 
-    def fits(self, shape: tuple[int, int, int, int]) -> None:
+    def fits(self, shape: Shape) -> None:
         """As many lengths as sequences. Their values are not looked at: on a GPU that would wait for it every call."""
-        if len(self.lengths) != shape[0]:
-            raise InputError(
-                f"Padding has {len(self.lengths)} lengths for a batch of {shape[0]}",
-                "give one length per sequence",
-            )
+        _one_length_each("Padding", self.lengths, shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,24 +253,31 @@ class Dense(Mask):
                 "True means may attend; turn an additive mask into one with `mask == 0`",
             )
 
-    def allowed(self, at: Grid) -> Bool[Tensor, "#batch #heads queries keys"]:
+    def allowed(self, at: Grid) -> Table:
         """The table's entries at the grid's indices."""
-        table = self.table.to(at.key.device)
-        table = table[:, None] if table.dim() == 3 else table.view(*(1,) * (4 - table.dim()), *table.shape)
+        table = self._four_axes(at.key.device)
         batch, heads = table.shape[:2]
         row = at.query - (at.keys - table.shape[2])
-        return table[
-            at.batch if batch > 1 else at.batch[:1] * 0,
-            at.head if heads > 1 else at.head[:, :1] * 0,
-            row,
-            at.key,
-        ]
+        return table[at.batch if batch > 1 else at.batch * 0, at.head if heads > 1 else at.head * 0, row, at.key]
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """Looked up: the table is there."""
+        table = self._four_axes(tiles.first_key.device)
+        batch, heads, queries, keys = table.shape
+        missing = (0, -keys % tiles.size, 0, -queries % tiles.size)
+        cut = (batch, heads, -(-queries // tiles.size), tiles.size, -(-keys // tiles.size), tiles.size)
+        some, every = (F.pad(table, missing, value=filler).view(cut) for filler in (False, True))
+        return Bounds(some.any(dim=-1).any(dim=3), every.all(dim=-1).all(dim=3))
+
+    def _four_axes(self, device: torch.device) -> Bool[Tensor, "#batch #heads queries keys"]:
+        table = self.table.to(device)
+        return table[:, None] if table.dim() == 3 else table.view(*(1,) * (4 - table.dim()), *table.shape)
 
     def select(self, rows: Int[Tensor, "rows"]) -> "Dense":
         """The tables of these sequences, where each has its own."""
         return Dense(self.table[rows]) if self.table.dim() > 2 and self.table.shape[0] > 1 else self
 
-    def fits(self, shape: tuple[int, int, int, int]) -> None:
+    def fits(self, shape: Shape) -> None:
         """The table's shape is the call's."""
         batch, heads, queries, keys = shape
         table = tuple(self.table.shape)
@@ -233,3 +291,13 @@ class Dense(Mask):
                 f"and {keys} keys",
                 "give it the shape [queries, keys], [batch, queries, keys] or [batch, heads, queries, keys]",
             )
+
+
+def _positive(what: str, size: int) -> None:
+    if size < 1:
+        raise InputError(f"{what} of {size} holds no token", "use 1 or more")
+
+
+def _one_length_each(name: str, lengths: Tensor, shape: Shape) -> None:
+    if len(lengths) != shape[0]:
+        raise InputError(f"{name} has {len(lengths)} lengths for a batch of {shape[0]}", "give one length per sequence")

@@ -12,6 +12,7 @@ owns parameters owns one set for all heads: the heads already differ by their pr
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -122,12 +123,16 @@ def similarity_module(name: str, head_width: int) -> Similarity:
 
 def resolve(similarity: str | Similarity, head_width: int) -> Similarity:
     """The object meant by a name or an object; a name whose similarity must be learnt is refused."""
-    if isinstance(similarity, Similarity):
-        return similarity
-    found = similarity_module(similarity, head_width)
+    return similarity if isinstance(similarity, Similarity) else _shared(similarity, head_width)
+
+
+@cache
+def _shared(name: str, head_width: int) -> Similarity:
+    """The one object of a similarity without parameters."""
+    found = similarity_module(name, head_width)
     if next(found.parameters(), None) is not None:
         raise ConfigError(
-            f"similarity {similarity!r} has parameters of its own and a bare call would draw new ones each time",
+            f"similarity {name!r} has parameters of its own and a bare call would draw new ones each time",
             f"make one, `regard.{type(found).__name__}({head_width})`, and pass the object",
         )
     return found

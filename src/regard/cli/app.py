@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from regard.cli import demo, evaluate, listing, look, run, train
+from regard.cli import bench, demo, evaluate, listing, look, run, train
 from regard.errors import RegardError
 
 STOPPED = 130
@@ -27,6 +27,7 @@ app.command()(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(bench.bench)
 app.command(name="list")(listing.list_names)
 
 

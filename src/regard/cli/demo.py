@@ -25,9 +25,9 @@ def demo(
     A few minutes on two CPU cores, no network. Example: `regard demo`
     """
     from regard import api
-    from regard.cli.look import draw
     from regard.cli.progress import ProgressBar
     from regard.tasks.translation import held_out, open_corpus
+    from regard.views.look import draw_seen
 
     begun = perf_counter()
     with ProgressBar() as listener:
@@ -40,8 +40,8 @@ def demo(
     for text, answer in zip(EXAMPLES, model.run(EXAMPLES), strict=True):
         typer.echo(f"  {text:<34}→  {answer}")
     picture = out / "attention.png"
-    draw(model, PICTURED, picture)
+    draw_seen(model.look(PICTURED), model.tokenizer, picture)
     typer.echo(f"\n{picture} shows where each written token looked in the source. Next:\n")
     typer.echo(f'  regard run {out} "es: 3 mars 2021"')
-    typer.echo(f'  regard look {out} "pt: Wednesday, July 14, 2038" --to look.png')
+    typer.echo(f'  regard look {out} "pt: Wednesday, July 14, 2038" --to look.html')
     typer.echo(f"  regard evaluate {out}")

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.bias import Bias
@@ -33,6 +33,9 @@ from regard.decoding.engine import outcome_listeners
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
 from regard.models.transformer import Transformer
+
+TILE = 4_000_000
+"""Weights computed at a time when all rows are asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,7 @@ class Call:
     decoding: bool
     crossing: bool
     """Whether the keys are another sequence than the queries."""
+    new_values: Float[Tensor, "rows kv_heads new_keys value_width"] | None = None
 
     def rows(self, row: int, places: list[int], keys: Tensor) -> Float[Tensor, "heads places keys"]:
         """The weights of some of this call's queries in one row of its batch, over all keys up to now."""
@@ -114,20 +118,40 @@ class Path:
 
     def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
         """The weights of these rows, all if None; keys a row could not see yet are 0."""
-        keys = torch.cat([call.new_keys[row : row + 1] for call, row in zip(self.calls, self.rows, strict=True)], dim=2)
+        keys = self.joined("new_keys")
         places = self._places()
         chosen = places if rows is None else [_pick(places, row) for row in rows]
+        wanted: dict[int, dict[int, None]] = {}  # of each call, the queries asked for, in order and once
+        for index, place in chosen:
+            wanted.setdefault(index, {})[place] = None
         found: dict[tuple[int, int], Tensor] = {}
-        for index, call in enumerate(self.calls):
-            wanted = sorted({place for at, place in chosen if at == index})
-            if wanted:
-                maps = call.rows(self.rows[index], wanted, keys)
-                maps = nn.functional.pad(maps, (0, keys.shape[2] - call.keys))
-                found |= {(index, place): maps[:, place_at] for place_at, place in enumerate(wanted)}
-        real = self._real_keys()
+        for index, asked in wanted.items():
+            call = self.calls[index]
+            maps = call.rows(self.rows[index], list(asked), keys)
+            maps = nn.functional.pad(maps, (0, keys.shape[2] - call.keys))
+            found |= {(index, place): maps[:, at] for at, place in enumerate(asked)}
+        real = self.real_keys()
         if not chosen:
             return keys.new_zeros(self.heads, 0, keys.shape[2])[:, :, real]
         return torch.stack([found[place] for place in chosen], dim=1)[:, :, real]
+
+    def joined(self, what: Literal["new_keys", "new_values"]) -> Float[Tensor, "1 kv_heads keys width"]:
+        """All the sequence's keys or values, from every call."""
+        return torch.cat(
+            [getattr(call, what)[row : row + 1] for call, row in zip(self.calls, self.rows, strict=True)], dim=2
+        )
+
+    def place(self, row: int) -> tuple[Call, int, int]:
+        """The call a row was computed in, its row of the batch there, and its query."""
+        index, place = _pick(self._places(), row)
+        return self.calls[index], self.rows[index], place
+
+    def tiles(self) -> Iterator[Float[Tensor, "heads some keys"]]:
+        """All rows, some at a time: as many as keep one tile at a few million weights, whatever the length."""
+        rows = len(self._places())
+        together = max(1, TILE // (self.heads * self.calls[-1].keys))
+        for first in range(0, rows, together):
+            yield self.weights(range(first, min(first + together, rows)))
 
     def _places(self) -> list[tuple[int, int]]:
         """(call, query) of every row of the sequence, in order, padding left out."""
@@ -136,10 +160,10 @@ class Path:
             return places[self.text]
         if self.calls[0].crossing:
             return places  # the keys are another sequence: their padding is not the rows'
-        real, unseen = self._real_keys(), self.calls[0].keys - self.calls[0].query.shape[2]
+        real, unseen = self.real_keys(), self.calls[0].keys - self.calls[0].query.shape[2]
         return places[max(real.start - unseen, 0) : real.stop - unseen]
 
-    def _real_keys(self) -> slice:
+    def real_keys(self) -> slice:
         """Where the sequence's own keys begin and end between paddings."""
         call, row, columns = self.calls[-1], self.rows[-1], self.calls[-1].keys
         if self.text is not None and not call.crossing:
@@ -157,11 +181,19 @@ def _pick(places: list[tuple[int, int]], row: int) -> tuple[int, int]:
     return places[row]
 
 
+class Top(NamedTuple):
+    """The largest weights of every row, largest first, and the keys they go to."""
+
+    weights: Float[Tensor, "*heads rows k"]
+    keys: Int[Tensor, "*heads rows k"]
+
+
 class Seen:
     """What was seen of a model: every run's attention, layer by layer, ready to be asked for rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, values: bool = False) -> None:
         self.runs: list[Run] = []
+        self._values = values  # kept only where the four steps are wanted: they cost as much as the keys
         self._inputs: Inputs | None = None  # of the whole model now running
         self._past: int | None = None  # tokens in the cache of the decoder now running; None outside a decoder
 
@@ -178,12 +210,30 @@ class Seen:
         Rows count from the sequence's first token, −1 is the last; keys likewise, padding left out. While decoding,
         row t is the step that chose token t.
         """
+        maps = self.path(layer, head, batch).weights(rows)
+        return maps if head is None else maps[head]
+
+    def entropy(self, layer: str, head: int | None = None, batch: int | None = None) -> Float[Tensor, "*heads rows"]:
+        """How spread out every row is, `−Σ w log w` in nats: 0 looks at one key, log n at n alike. Tile by tile."""
+        spread = [torch.special.entr(tile).sum(dim=-1) for tile in self.path(layer, head, batch).tiles()]
+        whole = torch.cat(spread, dim=1)
+        return whole if head is None else whole[head]
+
+    def top(self, k: int, layer: str, head: int | None = None, batch: int | None = None) -> Top:
+        """The k largest weights of every row and where they go; fewer where there are fewer keys. Tile by tile."""
+        if k < 1:
+            raise InputError(f"the {k} largest weights are none", "ask for 1 or more")
+        found = [tile.topk(min(k, tile.shape[-1]), dim=-1) for tile in self.path(layer, head, batch).tiles()]
+        values, keys = (torch.cat([part[at] for part in found], dim=1) for at in (0, 1))
+        return Top(values, keys) if head is None else Top(values[head], keys[head])
+
+    def path(self, layer: str, head: int | None = None, batch: int | None = None) -> Path:
+        """One sequence's way through a layer."""
         run, index = self.find(batch)
         path = run.path(layer, index)
         if head is not None and not 0 <= head < path.heads:
             raise InputError(f"layer {layer!r} has {path.heads} heads and no head {head}", f"use 0 to {path.heads - 1}")
-        maps = path.weights(rows)
-        return maps if head is None else maps[head]
+        return path
 
     def find(self, batch: int | None) -> tuple[Run, int]:
         """The run that holds a sequence, and its place in it; sequences count through all runs."""
@@ -210,20 +260,21 @@ class Seen:
         if not self.runs or (before is not None and not continued):
             self.runs.append(Run(inputs=self._inputs))
         calls = self.runs[-1].layers.setdefault(layer, [])
-        new_keys = memory.keys
+        new = [memory.keys, memory.values] if self._values else [memory.keys]
         if continued:
             # A copy of the new ones alone: a view would keep every step's whole cache alive.
-            new_keys = new_keys[:, :, calls[-1].keys :].clone()
+            new = [one[:, :, calls[-1].keys :].clone() for one in new]
         calls.append(
             Call(
                 given["query"].detach(),
-                new_keys.detach(),
+                new[0].detach(),
                 memory.tokens,
                 given["mask"],
                 given["bias"],
                 module.similarity,
                 self._past is not None,
                 crossing,
+                new[1].detach() if self._values else None,
             )
         )
 
@@ -241,10 +292,12 @@ class Seen:
             self.runs[-1].inputs, self.runs[-1].outcome = inputs, outcome
 
 
+Watcher = TypeVar("Watcher", bound=Seen)
+
+
 @contextmanager
-def watch_module(module: nn.Module) -> Iterator[Seen]:
+def watch_module(module: nn.Module, seen: Watcher) -> Iterator[Watcher]:
     """Record the attention of every run inside the block."""
-    seen = Seen()
     handles = []
     for name, part in module.named_modules():
         if isinstance(part, Attend):

@@ -43,28 +43,31 @@ class AttentionMap:
             )
 
 
-def attention_map(seen: Seen, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:
-    """One layer's map of the single text that was seen, generated tokens included.
+def labels(seen: Seen, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens of a layer's rows and columns in the single text that was seen, generated ones included.
 
-    A row of cross-attention is a step of decoding and carries the name of the token that step chose, so that an
-    alignment reads as in the 2014 paper; in self-attention rows and columns are the tokens that stood there.
+    A row of a decoder is a step of decoding. In cross-attention it carries the name of the token that step chose, so
+    that an alignment reads as in the 2014 paper; in self-attention rows and columns are the tokens that stood there.
     """
     run, index = seen.find(None)
     if run.inputs is None:
         raise InputError("the run says nothing of its tokens", "watch `Model.run`, or ask `seen.weights` for numbers")
-    maps = seen.weights(layer) if head is None else seen.weights(layer, head)[None]
     tokens, source = run.inputs.tokens.rows()[index], run.inputs.source
     read = [] if source is None else tokenizer.pieces(source.rows()[index])
     chosen = tokenizer.pieces(run.outcome[index].ids) if run.outcome is not None else []
     stood = [*tokenizer.pieces(tokens), *chosen[:-1]]
     if layer.startswith("encoder"):
-        rows = columns = read or stood
-    elif layer.endswith("cross"):
-        rows, columns = [*stood[1 : len(tokens)], *chosen] if chosen else stood, read
-    else:
-        rows, columns = stood, stood
+        return tuple(read or stood), tuple(read or stood)
+    if layer.endswith("cross"):
+        return tuple([*stood[1 : len(tokens)], *chosen] if chosen else stood), tuple(read)
+    return tuple(stood), tuple(stood)
+
+
+def attention_map(seen: Seen, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:
+    """One layer's map, all heads or one, with its tokens named."""
+    maps = seen.weights(layer) if head is None else seen.weights(layer, head)[None]
     title = layer if head is None else f"{layer}, head {head}"
-    return AttentionMap(maps.float().cpu().numpy(), tuple(rows), tuple(columns), title)
+    return AttentionMap(maps.float().cpu().numpy(), *labels(seen, layer, tokenizer), title)
 
 
 def default_layer(seen: Seen) -> str:
@@ -72,6 +75,6 @@ def default_layer(seen: Seen) -> str:
     candidates = [layer for layer in seen.layers if layer.endswith("cross")] or seen.layers
 
     def clarity(layer: str) -> float:
-        return float(seen.weights(layer).mean(dim=0).amax(dim=-1).mean())
+        return float(seen.top(1, layer).weights.mean())
 
     return max(candidates, key=clarity)

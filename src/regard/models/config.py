@@ -16,6 +16,7 @@ class TransformerShape(BlockConfig):
 
     architecture: Architecture = Field("encoder-decoder", description="which stacks there are")
     layers: int = Field(2, ge=1, description="layers of each stack")
+    encoder_layers: int | None = Field(None, ge=1, description="of the encoder, where it has another number")
     positions: PositionScheme = Field("sinusoidal", description="how tokens know where they stand")
     longest: int = Field(512, ge=1, description="how many positions `learnt` learns; other schemes have no limit")
     tied: bool = Field(True, description="the output reads the embedding table backwards")

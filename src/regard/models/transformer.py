@@ -48,7 +48,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         if config.architecture != "decoder":
             self.encoder_positions = Positions(config, both_directions=True)
-            self.encoder = Encoder(config, config.layers)
+            self.encoder = Encoder(config, config.encoder_layers or config.layers)
         if config.architecture != "encoder":
             self.decoder_positions = Positions(config, both_directions=False)
             self.decoder = Decoder(config, config.layers, crossing=crossing)

@@ -1,0 +1,225 @@
+"""The algebra of masks: immutable expressions over (batch, head, query, key), and what a kernel may ask of one.
+
+A mask holds no n×n table. It answers two questions: `allowed`, a predicate on any indices that broadcast, and `bounds`,
+what is known of a whole tile of scores at once: whether anything in it may be allowed, and whether everything surely
+is. From these follow all lowerings: nothing at all, a causal flag, a dense table, a table of live tiles. The masks
+people name are in `mask.py`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+Shape = tuple[int, int, int, int]
+"""Of scores: (batch, heads, queries, keys)."""
+
+Table = Bool[Tensor, "#batch #heads #queries #keys"]
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The indices a mask or a bias is asked about: four tensors that broadcast against each other.
+
+    Usually all of `[batch, heads, queries, keys]`; a kernel may ask about any others. `keys` is how many there are in
+    all, which left padding is counted from.
+    """
+
+    batch: Int[Tensor, "..."]
+    head: Int[Tensor, "..."]
+    query: Int[Tensor, "..."]
+    key: Int[Tensor, "..."]
+    keys: int
+
+    @classmethod
+    def of(cls, shape: Shape, device: torch.device, rows: Int[Tensor, "rows"] | None = None) -> "Grid":
+        """The grid of scores shaped (batch, heads, queries, keys), or only of some of its query rows."""
+        batch, heads, queries, keys = shape
+        query = torch.arange(queries, device=device) if rows is None else rows.to(device)
+        return cls(
+            torch.arange(batch, device=device).view(-1, 1, 1, 1),
+            torch.arange(heads, device=device).view(1, -1, 1, 1),
+            (query + (keys - queries)).view(1, 1, -1, 1),
+            torch.arange(keys, device=device).view(1, 1, 1, -1),
+            keys,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Scores cut into tiles of `size` queries × `size` keys: the first and last index of each row and column of tiles.
+
+    Queries are counted in the keys' numbering, as everywhere; the last tile of a side may be ragged.
+    """
+
+    shape: Shape
+    size: int
+    first_query: Int[Tensor, "1 1 rows 1"]
+    last_query: Int[Tensor, "1 1 rows 1"]
+    first_key: Int[Tensor, "1 1 1 columns"]
+    last_key: Int[Tensor, "1 1 1 columns"]
+
+    @classmethod
+    def of(cls, shape: Shape, size: int, device: torch.device) -> "Tiles":
+        """The tiles of scores of this shape."""
+        _, _, queries, keys = shape
+        query = torch.arange(0, queries, size, device=device)
+        key = torch.arange(0, keys, size, device=device)
+        shift = keys - queries
+        return cls(
+            shape,
+            size,
+            (query + shift).view(1, 1, -1, 1),
+            ((query + size).clamp(max=queries) - 1 + shift).view(1, 1, -1, 1),
+            key.view(1, 1, 1, -1),
+            ((key + size).clamp(max=keys) - 1).view(1, 1, 1, -1),
+        )
+
+    def distances(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest `|query − key|` within each tile."""
+        after, before = self.first_key - self.last_query, self.first_query - self.last_key
+        nearest = torch.maximum(after, before).clamp(min=0)
+        return nearest, torch.maximum(self.last_query - self.first_key, self.last_key - self.first_query)
+
+    def extremes(self, values: Int[Tensor, "batch keys"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The smallest and largest value among each tile's queries, then among its keys; values belong to the keys."""
+        _, _, queries, keys = self.shape
+        rows, columns = _extremes(values[:, keys - queries :], self.size), _extremes(values, self.size)
+        (low_query, high_query), (low_key, high_key) = rows, columns
+        by_row, by_column = (slice(None), None, slice(None), None), (slice(None), None, None)
+        return low_query[by_row], high_query[by_row], low_key[by_column], high_key[by_column]
+
+
+def _extremes(values: Int[Tensor, "batch tokens"], size: int) -> tuple[Tensor, Tensor]:
+    """The smallest and largest of every `size` values in a row; the last, ragged piece of what it has."""
+    missing = -values.shape[1] % size
+    whole = torch.cat((values, values[:, -1:].expand(-1, missing)), dim=1)
+    whole = whole.view(len(values), -1, size)
+    return whole.amin(dim=-1), whole.amax(dim=-1)
+
+
+class Bounds(NamedTuple):
+    """Of every tile: `some` is False only where nothing is allowed, `all` is True only where everything is."""
+
+    some: Bool[Tensor, "#batch #heads #rows #columns"]
+    all: Bool[Tensor, "#batch #heads #rows #columns"]
+
+
+class Mask(ABC):
+    """An immutable expression over (batch, head, query, key); `True` = may attend.
+
+    Laws: `&`, `|`, `~` act elementwise on `allowed`; every lowering gives the same attention; a row in which
+    nothing is allowed attends to nothing: exact zeros, forward and backward.
+    """
+
+    @abstractmethod
+    def allowed(self, at: Grid) -> Table:
+        """Whether each (batch, head, query, key) of the grid may attend; size-1 axes broadcast."""
+
+    @abstractmethod
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """What holds of whole tiles; careful where it is not sure: `some` too often, `all` too seldom."""
+
+    def fits(self, shape: Shape) -> None:
+        """Raise InputError when this mask was made for other scores than (batch, heads, queries, keys)."""
+        for part in self.parts():
+            part.fits(shape)
+
+    def parts(self) -> tuple["Mask", ...]:
+        """The expressions this one is made of."""
+        return ()
+
+    def select(self, rows: Int[Tensor, "rows"]) -> "Mask":
+        """The mask of these sequences of the batch, in this order."""
+        parts = {name: value.select(rows) for name, value in vars(self).items() if isinstance(value, Mask)}
+        return replace(self, **parts) if parts else self  # type: ignore[type-var]
+
+    def walk(self) -> Iterator["Mask"]:
+        """This expression and everything below it."""
+        yield self
+        for part in self.parts():
+            yield from part.walk()
+
+    def dense(
+        self, shape: Shape, device: torch.device, rows: Int[Tensor, "rows"] | None = None
+    ) -> Bool[Tensor, "#batch #heads queries keys"]:
+        """The table itself, for scores shaped (batch, heads, queries, keys); batch and head axes may stay 1."""
+        self.fits(shape)
+        grid = Grid.of(shape, device, rows)
+        table = self.allowed(grid)
+        return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], grid.keys)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return And(self, other)
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return Or(self, other)
+
+    def __invert__(self) -> "Mask":
+        return Not(self)
+
+
+@dataclass(frozen=True, eq=False)
+class And(Mask):
+    """Both allow."""
+
+    left: Mask
+    right: Mask
+
+    def allowed(self, at: Grid) -> Table:
+        """Elementwise and."""
+        return self.left.allowed(at) & self.right.allowed(at)
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """Both may, both surely do."""
+        left, right = self.left.bounds(tiles), self.right.bounds(tiles)
+        return Bounds(left.some & right.some, left.all & right.all)
+
+    def parts(self) -> tuple[Mask, ...]:
+        """Left and right."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Or(Mask):
+    """Either allows."""
+
+    left: Mask
+    right: Mask
+
+    def allowed(self, at: Grid) -> Table:
+        """Elementwise or."""
+        return self.left.allowed(at) | self.right.allowed(at)
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """Either may, either surely does."""
+        left, right = self.left.bounds(tiles), self.right.bounds(tiles)
+        return Bounds(left.some | right.some, left.all | right.all)
+
+    def parts(self) -> tuple[Mask, ...]:
+        """Left and right."""
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Not(Mask):
+    """The other one forbids."""
+
+    mask: Mask
+
+    def allowed(self, at: Grid) -> Table:
+        """Elementwise not."""
+        return ~self.mask.allowed(at)
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """What surely all allow, surely none do."""
+        inner = self.mask.bounds(tiles)
+        return Bounds(~inner.all, ~inner.some)
+
+    def parts(self) -> tuple[Mask, ...]:
+        """The negated one."""
+        return (self.mask,)

@@ -1,0 +1,112 @@
+"""Block-sparse attention on a GPU through PyTorch's FlexAttention (Dong et al. 2024), compiled.
+
+The table of live tiles is built from the mask's bounds, so nothing n×n is ever made; inside a tile that is neither
+empty nor full the mask's own predicate decides. On a CPU FlexAttention computes but does not train, and compiles for
+half a minute: there it runs only when forced.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from regard.attention.expression import Grid, Mask, Shape
+from regard.attention.kernels import Call, Kernel
+from regard.attention.lowering import is_causal_flag, kept, live_tiles, sees_everything
+from regard.axes import Attended
+
+SIZE = 128
+SMALLEST = 1024 * 1024
+"""Scores below which a dense mask costs less than a compiled kernel."""
+
+
+class Flex(Kernel):
+    """Any mask, block-sparse, on a GPU: forward and backward touch live tiles alone."""
+
+    name = "flex"
+
+    def refuses(self, call: Call) -> str | None:
+        """What FlexAttention cannot do or is not given here."""
+        if call.not_inner:
+            return call.not_inner
+        if call.mask is None:
+            return "without a mask every tile is live"
+        if call.bias is not None:
+            return "a bias is not among what it is given"
+        if call.dropout:
+            return "it has no dropout"
+        width = call.query.shape[-1]
+        if width & (width - 1) or width < 16 or call.value.shape[-1] != width:
+            return f"heads of width {width} do not fit it: it takes powers of two from 16"
+        if call.device.type == "cpu" and any(one.requires_grad for one in (call.query, call.key, call.value)):
+            return "on a CPU it does not train"
+        return None
+
+    def declines(self, call: Call) -> str | None:
+        """The CPU, short texts, and masks that need no table."""
+        if call.device.type == "cpu":
+            return "on a CPU gathered tiles do this, and train"
+        if sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape):
+            return "SDPA needs no table for this mask"
+        if call.shape[2] * call.shape[3] < SMALLEST:
+            return "a dense mask costs less for so few scores"
+        return None
+
+    def why(self, call: Call) -> str:
+        """It leaves out what the mask leaves out."""
+        return "the mask is block-sparse there: only live tiles are computed and nothing n×n is made"
+
+    def run(self, call: Call) -> Attended:
+        """The compiled kernel, with the mask's live tiles."""
+        assert call.mask is not None
+        query, key, scale = call.dotted()
+        mask, shape = call.mask, call.shape
+        block_mask = kept(mask, ("flex", shape, query.device), lambda: lower(mask, shape, query.device))
+        out: Tensor = compiled()(
+            query.contiguous(),
+            key.contiguous(),
+            call.value.contiguous(),
+            block_mask=block_mask,
+            scale=scale,
+            enable_gqa=shape[1] != key.shape[1],
+        )
+        return out
+
+
+@cache
+def compiled() -> Callable[..., Any]:
+    """FlexAttention, compiled when first used."""
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def lower(mask: Mask, shape: Shape, device: torch.device) -> BlockMask:
+    """The mask as FlexAttention's table of tiles: those decided entry by entry, and those that are full.
+
+    A ragged last tile is never full: what stands beyond the end must be left out.
+    """
+    _, _, queries, keys = shape
+    live = live_tiles(mask, shape, SIZE, device)
+    full = live.all.clone()
+    if queries % SIZE:
+        full[:, -1] = False
+    if keys % SIZE:
+        full[:, :, -1] = False
+    partial_count, partial = _listed(live.some & ~full)
+    full_count, fulls = _listed(live.some & full)
+    shift = keys - queries
+
+    def allowed(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return mask.allowed(Grid(batch, head, query + shift, key, keys))
+
+    return BlockMask.from_kv_blocks(
+        partial_count, partial, full_count, fulls, BLOCK_SIZE=SIZE, mask_mod=allowed, seq_lengths=(queries, keys)
+    )
+
+
+def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
+    """How many tiles of each row are marked, and their columns first in the list of all."""
+    order = tiles.int().sort(dim=-1, descending=True, stable=True).indices
+    return tiles.sum(dim=-1).int()[:, None], order.int()[:, None].contiguous()

@@ -1,0 +1,99 @@
+"""What a mask becomes for a kernel: nothing, the causal flag, a dense table, or a table of live tiles.
+
+A lowering is computed once for a mask and a shape and kept as long as the mask lives: the layers of a pass share
+their masks, so the second layer pays nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.bias import Bias
+from regard.attention.expression import Grid, Mask, Shape, Tiles
+from regard.attention.mask import Causal
+
+Lowered = TypeVar("Lowered")
+_KEPT: WeakKeyDictionary[Mask, dict[object, object]] = WeakKeyDictionary()
+
+
+def kept(mask: Mask, key: object, make: Callable[[], Lowered]) -> Lowered:
+    """What `make` gives, made once for this mask and key."""
+    if torch.compiler.is_compiling():
+        return make()
+    known = _KEPT.setdefault(mask, {})
+    if key not in known:
+        known[key] = make()
+    return known[key]  # type: ignore[return-value]
+
+
+def sees_everything(mask: Mask | None, queries: int) -> bool:
+    """Whether the mask allows all, known from the expression alone: none, or causal with one query at the end."""
+    return mask is None or (isinstance(mask, Causal) and queries == 1)
+
+
+def sees_nothing(added: Tensor) -> Bool[Tensor, "*shape 1"]:
+    """The rows of a dense mask, of booleans or of numbers to add, in which nothing is allowed."""
+    forbidden = ~added if added.dtype == torch.bool else added.isneginf()
+    return forbidden.all(dim=-1, keepdim=True)
+
+
+def is_causal_flag(mask: Mask | None, shape: Shape) -> bool:
+    """Whether PyTorch's causal flag says it: it aligns queries and keys at the start, so they must be as many."""
+    return isinstance(mask, Causal) and shape[2] == shape[3]
+
+
+@dataclass(frozen=True, eq=False)
+class LiveTiles:
+    """Which tiles of the scores anything is allowed in, and in which everything is; one table per sequence or one."""
+
+    size: int
+    some: Bool[Tensor, "#batch rows columns"]
+    all: Bool[Tensor, "#batch rows columns"]
+
+    @property
+    def share(self) -> float:
+        """The part of all tiles that is live."""
+        return float(self.some.float().mean())
+
+
+def live_tiles(mask: Mask, shape: Shape, size: int, device: torch.device) -> LiveTiles:
+    """The live tiles of a mask; heads are taken together. Never n×n: (n/size)²."""
+
+    def make() -> LiveTiles:
+        tiles = Tiles.of(shape, size, device)
+        bounds = mask.bounds(tiles)
+        full = (bounds.some.shape[0], bounds.some.shape[1], tiles.first_query.shape[2], tiles.first_key.shape[3])
+        return LiveTiles(size, bounds.some.expand(full).any(dim=1), bounds.all.expand(full).all(dim=1))
+
+    return kept(mask, ("tiles", shape, size, device), make)
+
+
+def dense_table(mask: Mask, shape: Shape, device: torch.device) -> Bool[Tensor, "#batch #heads queries keys"]:
+    """The whole table, n×n: for short texts, and for kernels that know nothing else."""
+    return kept(mask, ("dense", shape, device), lambda: mask.dense(shape, device))
+
+
+def bias_values(bias: Bias | Tensor, grid: Grid, dtype: torch.dtype) -> Float[Tensor, "#batch #heads #queries #keys"]:
+    """A bias object or tensor as numbers for this grid."""
+    if isinstance(bias, Bias):
+        return bias.values(grid).to(dtype)
+    values = bias.view(*(1,) * (4 - bias.dim()), *bias.shape)
+    return values.expand(-1, -1, grid.query.shape[2], grid.keys).to(dtype)
+
+
+def dense_scores(
+    mask: Mask | None, bias: Bias | Tensor | None, query: Tensor, shape: Shape
+) -> Float[Tensor, "#batch #heads queries keys"] | None:
+    """Mask and bias as one tensor of numbers to add to the scores, `-inf` where nothing may be seen."""
+    if mask is None and bias is None:
+        return None
+    if bias is None:
+        added = query.new_zeros(1, 1, 1, 1)
+    else:
+        added = bias_values(bias, Grid.of(shape, query.device), query.dtype)
+    return added if mask is None else torch.where(dense_table(mask, shape, query.device), added, -torch.inf)

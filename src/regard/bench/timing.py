@@ -1,0 +1,83 @@
+"""Timing contestants against each other in one run, and keeping what was seen with how it was made.
+
+Contestants take turns, so that a machine that slows down slows them all; the median of the rounds counts.
+"""
+
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard import __version__
+from regard.files import write_json
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One contestant's rounds, in milliseconds."""
+
+    name: str
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle round."""
+        return statistics.median(self.rounds)
+
+
+def take_turns(contestants: dict[str, Work], *, rounds: int = 5, warm_up: int = 1, inner: int = 1) -> dict[str, Timed]:
+    """Every contestant once per round, `inner` times in a row; milliseconds for one."""
+    for work in contestants.values():
+        for _ in range(warm_up):
+            work()
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, work in contestants.items():
+            _settle()
+            begun = time.perf_counter()
+            for _ in range(inner):
+                work()
+            _settle()
+            found[name].append((time.perf_counter() - begun) * 1000 / inner)
+    return {name: Timed(name, tuple(times)) for name, times in found.items()}
+
+
+def _settle() -> None:
+    """Wait for what a GPU still has to do."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def circumstances() -> dict[str, Any]:
+    """What a figure depends on: versions, machine, commit, command."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "command": " ".join(["regard", *sys.argv[1:]]),
+        "commit": _commit(),
+        "regard": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": gpu or f"CPU, {torch.get_num_threads()} threads",
+    }
+
+
+def _commit() -> str:
+    try:
+        found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the figures with their circumstances."""
+    write_json(path, {**circumstances(), "rows": rows})

@@ -1,0 +1,114 @@
+"""What was seen of a text, as the file its name asks for: a picture (.png, .svg) or a page to explore (.html)."""
+
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.files import write_text
+from regard.inspection.capture import Seen
+from regard.inspection.maps import AttentionMap, attention_map, default_layer, labels
+from regard.inspection.pieces import four_steps
+from regard.text.tokenizer import Tokenizer
+from regard.views.attention import draw_alignment_with_heads
+from regard.views.html import SUFFIXES, AttentionPage, LayerTop, check_html_name, largest_k, page_html
+from regard.views.page import check_format, save_figure
+from regard.views.steps import FourSteps, draw_steps
+from regard.views.words import merge_words
+
+LONGEST_PICTURE = 512
+"""More tokens than this are a page to explore, not a picture."""
+
+
+def check_name(path: Path) -> None:
+    """Refuse a file name that says no known kind, before any work is done."""
+    if path.suffix.lower() in SUFFIXES:
+        check_html_name(path)
+    else:
+        check_format(path)
+
+
+def draw_seen(
+    seen: Seen,
+    tokenizer: Tokenizer,
+    path: Path,
+    *,
+    layer: str | None = None,
+    head: int | None = None,
+    words: bool = False,
+) -> str:
+    """Write what was seen to a file; the answer says which layer it shows (a page: which it opens with)."""
+    check_name(path)
+    chosen = layer or default_layer(seen)
+    note = _note(seen, tokenizer)
+    if path.suffix.lower() in SUFFIXES:
+        if words or head is not None:
+            option = "words" if words else "head"
+            raise InputError(f"{option} has no effect on a page", "choose it on the page itself, or draw a .png")
+        write_text(path, page_html(AttentionPage("Regard", layer_tops(seen, tokenizer), note, chosen)))
+        return chosen
+    if max(len(side) for side in labels(seen, chosen, tokenizer)) > LONGEST_PICTURE:
+        raise InputError(
+            f"a picture of more than {LONGEST_PICTURE} tokens cannot be read", "draw a page: end its name in .html"
+        )
+    found = attention_map(seen, chosen, tokenizer, head)
+    if words:
+        found = AttentionMap(*merge_words(found.weights, found.rows, found.columns), found.title)
+    save_figure(draw_alignment_with_heads(found, note=note), path)
+    return found.title
+
+
+def layer_tops(seen: Seen, tokenizer: Tokenizer) -> tuple[LayerTop, ...]:
+    """Every layer's largest weights, as many of each row as a page has room for."""
+    sides = {layer: labels(seen, layer, tokenizer) for layer in seen.layers}
+    heads = max(seen.path(layer).heads for layer in seen.layers)
+    k = largest_k(len(sides), heads, max(len(rows) for rows, _ in sides.values()))
+    return tuple(_layer_top(seen, layer, sides[layer], k) for layer in seen.layers)
+
+
+def _layer_top(seen: Seen, layer: str, sides: tuple[tuple[str, ...], tuple[str, ...]], k: int) -> LayerTop:
+    top = seen.top(k, layer)
+    kind = "cross" if layer.endswith("cross") else "self" if layer.startswith("encoder") else "masked self"
+    return LayerTop(layer, *sides, top.keys.cpu().numpy(), top.weights.float().cpu().numpy(), kind)
+
+
+def steps_seen(seen: Seen, tokenizer: Tokenizer, *, layer: str | None, head: int, row: int) -> FourSteps:
+    """The four steps of one row and head, with the tokens named."""
+    chosen = layer or default_layer(seen)
+    pieces = four_steps(seen, chosen, head, row)
+    rows, columns = labels(seen, chosen, tokenizer)
+    return FourSteps(
+        token=rows[row],
+        keys=columns[: len(pieces.raw)],
+        query=_numbers(pieces.query),
+        key=_numbers(pieces.key),
+        raw=_numbers(pieces.raw),
+        scale=pieces.scale,
+        bias=_numbers(pieces.bias),
+        allowed=pieces.allowed.cpu().numpy(),
+        weights=_numbers(pieces.weights),
+        values=_numbers(pieces.values),
+        output=_numbers(pieces.output),
+        title=f"{chosen}, head {head}",
+    )
+
+
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    return tensor.float().cpu().numpy()
+
+
+def save_steps(record: FourSteps, path: Path) -> None:
+    """The four steps as a picture."""
+    save_figure(draw_steps(record), path)
+
+
+def _note(seen: Seen, tokenizer: Tokenizer) -> str:
+    """What was read and what was written."""
+    run, index = seen.find(None)
+    if run.inputs is None:
+        return ""
+    text = run.inputs.source or run.inputs.tokens
+    read = tokenizer.decode(text.rows()[index])
+    return f"{read}  →  {tokenizer.decode(run.outcome[index].ids)}" if run.outcome is not None else read
