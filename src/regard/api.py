@@ -21,7 +21,7 @@ from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.strategies import Beam, Strategy
 from regard.errors import ConfigError, FileError, InputError
 from regard.files import read_json, write_json, write_text
-from regard.inspection.capture import Seen, watch_module
+from regard.inspection.capture import Seen, record_into
 from regard.metrics.text import exact_match
 from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
@@ -216,7 +216,7 @@ def watch(model: Model | nn.Module, *, values: bool = False) -> AbstractContextM
     With `values`, the values are kept too, so that the four steps of a row can be shown.
     """
     module, tokenizer = (model.module, model.tokenizer) if isinstance(model, Model) else (model, None)
-    return watch_module(module, Watched(tokenizer, values=values))
+    return record_into(Watched(tokenizer, values=values), module)
 
 
 def train(

@@ -22,7 +22,7 @@ def writing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         _flush(partial)
-        if partial.is_dir() and path.exists():
+        if os.path.isdir(partial) and path.exists():
             shutil.rmtree(path)
         os.replace(partial, path)
         _sync(path.parent)
@@ -63,7 +63,7 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 
 def _flush(path: Path) -> None:
     """Ask the system to put a file, or everything in a folder, on the disk."""
-    for one in [*path.iterdir(), path] if path.is_dir() else [path]:
+    for one in [*path.iterdir(), path] if os.path.isdir(path) else [path]:
         _sync(one)
 
 
@@ -76,7 +76,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(partial: Path) -> None:
-    if partial.is_dir():
+    if os.path.isdir(partial):  # Path.is_dir raises for a name that is too long
         shutil.rmtree(partial, ignore_errors=True)
-    elif partial.exists():
+    elif os.path.exists(partial):
         partial.unlink()

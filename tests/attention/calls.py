@@ -1,15 +1,19 @@
 """Tensors, similarities and biases for attention calls: distinct primes, seeded, parameters drawn at random."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from regard.attention.bias import ALiBi, Bias, RelativeBuckets
-from regard.attention.core import attend
+from regard.attention.core import KERNELS, attend
+from regard.attention.kernels import Call
 from regard.attention.mask import Mask
 from regard.attention.similarity import Similarity, similarity_module
+from regard.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,33 @@ BIASES: dict[str, Callable[[Sizes], Bias | Tensor | None]] = {
 }
 
 
+def refused(kernel: str, call: Call) -> bool:
+    """Whether a kernel cannot run a call; forcing it then says so in a sentence."""
+    [found] = [one for one in KERNELS if one.name == kernel]
+    reason = found.refuses(call)
+    if reason is not None:
+        with pytest.raises(InputError, match=f"'{kernel}' cannot run this call: {re.escape(reason)}"):
+            attend(
+                call.query,
+                call.key,
+                call.value,
+                similarity=call.similarity,
+                mask=call.mask,
+                bias=call.bias,
+                dropout=call.dropout,
+                kernel=kernel,
+            )
+    return reason is not None
+
+
 def outcome(
     given: Sequence[Tensor],
     similarity: Similarity,
     mask: Mask | None,
     bias: Bias | Tensor | None,
     kernel: str,
-) -> dict[str, Tensor]:
-    """What attention gives, and the gradients of everything it was given and has learnt, by name."""
+) -> dict[str, Tensor] | None:
+    """What attention gives, and the gradients of everything it was given and has learnt, by name; None if refused."""
     leaves = {name: one.detach().clone().requires_grad_() for name, one in zip("qkv", given, strict=True)}
     if isinstance(bias, Tensor):
         bias = leaves["bias"] = bias.detach().clone().requires_grad_()
@@ -72,14 +95,18 @@ def outcome(
         if isinstance(part, nn.Module):
             leaves |= {f"{type(part).__name__}.{name}": parameter for name, parameter in part.named_parameters()}
     query, key, value = (leaves[name] for name in "qkv")
+    if refused(kernel, Call(query, key, value, similarity, mask, bias, 0.0)):
+        return None
     out = attend(query, key, value, similarity=similarity, mask=mask, bias=bias, kernel=kernel)
     towards = torch.cos(torch.arange(out.numel()).reshape(out.shape)).to(out)  # any fixed direction, no symmetry in it
     gradients = torch.autograd.grad((out * towards).sum(), list(leaves.values()))
     return {"output": out.detach()} | dict(zip(leaves, gradients, strict=True))
 
 
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 1e-5) -> None:
+def assert_same(ours: dict[str, Tensor] | None, theirs: dict[str, Tensor], tolerance: float = 1e-5) -> None:
     """Both dictionaries hold the same numbers, each to the tolerance, absolute below 1 and relative above."""
+    if ours is None:
+        return  # the kernel refused, which `refused` has checked
     assert ours.keys() == theirs.keys()
     for name, one in ours.items():
         torch.testing.assert_close(

@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
 from jaxtyping import config
+
+from regard.attention import gathered
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tensors of a few hundred numbers: on a busy machine, waiting for a second thread takes longer than the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of three by three, so that a handful of tokens has empty, full and ragged ones."""
+    monkeypatch.setattr(gathered, "SIZE", 3)
 
 
 @pytest.fixture

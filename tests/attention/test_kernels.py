@@ -2,17 +2,18 @@
 
 import pytest
 import torch
-from calls import BIASES, Sizes, assert_same, outcome, similarity_of
+from calls import BIASES, Sizes, assert_same, outcome, refused, similarity_of
 from hypothesis import given
 from hypothesis import strategies as st
 from test_masks import DENSE4, EXAMPLES, LEFT, RIGHT, trees
 from torch.autograd.profiler import profile
 
+from regard.attention import gathered
 from regard.attention.bias import ALiBi
 from regard.attention.core import KERNELS, attend, explain
 from regard.attention.kernels import Call
-from regard.attention.mask import Causal, Dense, Padding
-from regard.attention.similarity import SIMILARITIES, Additive, similarity_module
+from regard.attention.mask import Block, Causal, Dense, Dilated, Document, Global, Padding, Prefix, Window
+from regard.attention.similarity import SIMILARITIES, Additive
 from regard.errors import InputError
 
 NAMES = [kernel.name for kernel in KERNELS]
@@ -20,12 +21,9 @@ BFLOAT16 = 8 * 2.0**-8  # a few roundings of 2⁻⁸: in scores, weights and sum
 GROUPS = {"own heads": (3, 1), "grouped": (2, 3), "multi-query": (1, 5)}
 
 
-def accepts(kernel, similarity: str) -> bool:
-    query, key, value = Sizes().draw()
-    return kernel.refuses(Call(query, key, value, similarity_module(similarity, 4), None, None, 0.0)) is None
-
-
-ACCEPTED = [(kernel.name, name) for kernel in KERNELS for name in SIMILARITIES if accepts(kernel, name)]
+# FlexAttention is compiled, so its tests are in tests/compiled; cuDNN needs a GPU: tests/gpu.
+HERE = ("gathered", "explicit", "sdpa", "reference")
+ACCEPTED = [(kernel, name) for kernel in HERE for name in SIMILARITIES if kernel == "reference" or name != "additive"]
 FAST = [(kernel, name) for kernel, name in ACCEPTED if kernel != "reference"]
 
 every_fast_kernel = pytest.mark.parametrize(("kernel", "similarity"), FAST)
@@ -74,6 +72,8 @@ def test_bfloat16_is_right_to_its_own_rounding(kernel, similarity, bias):
     learnt, added = similarity_of(similarity, sizes.head_width).bfloat16(), BIASES[bias](sizes)
     for example in EXAMPLES:
         mask = example.mask(sizes.scores)
+        if refused(kernel, Call(*given_tensors, learnt, mask, added, 0.0)):
+            continue
         ours = attend(*given_tensors, similarity=learnt, mask=mask, bias=added, kernel=kernel)
         wide = (one.double() for one in given_tensors)
         exact = attend(*wide, similarity=learnt.double(), mask=mask, bias=added, kernel="reference")
@@ -104,8 +104,10 @@ def test_rows_that_see_nothing_are_zero_and_move_nothing(kernel, similarity, bia
     allowed = mask(sizes.scores).dense(sizes.scores, query.device).expand(sizes.scores)
     dead = ~allowed.any(-1)
     assert dead.any()
-    learnt = similarity_of(similarity, sizes.head_width).to(dtype)
-    out = attend(query, key, value, similarity=learnt, mask=mask(sizes.scores), bias=BIASES[bias](sizes), kernel=kernel)
+    learnt, added = similarity_of(similarity, sizes.head_width).to(dtype), BIASES[bias](sizes)
+    if refused(kernel, Call(query, key, value, learnt, mask(sizes.scores), added, 0.0)):
+        return
+    out = attend(query, key, value, similarity=learnt, mask=mask(sizes.scores), bias=added, kernel=kernel)
     assert (out[dead] == 0).all()
     leaves = (query, key, value, *learnt.parameters())
     for gradient in torch.autograd.grad(out[dead].sum(), leaves, retain_graph=True):
@@ -118,7 +120,7 @@ def test_rows_that_see_nothing_are_zero_and_move_nothing(kernel, similarity, bia
     assert (others[1][unseen] == 0).all()
 
 
-@pytest.mark.parametrize("kernel", NAMES)
+@pytest.mark.parametrize("kernel", ["explicit", "sdpa", "reference"])
 def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(kernel):
     sizes = Sizes(group=2)
     query, key, value = sizes.draw(grad=True)
@@ -151,18 +153,19 @@ def test_the_choice_says_how_the_mask_reaches_the_kernel(words, options):
     choice = explain(query, key, value, **options)
     assert choice.name == "sdpa"
     assert words in choice.why
-    assert choice.refused == {}
+    assert set(choice.refused) == {"cudnn", "flex", "gathered", "explicit"}
 
 
 def test_the_choice_says_why_not_the_others():
     choice = explain(*Sizes().draw(), similarity=Additive(4))
     assert choice.name == "reference"
-    assert choice.refused == {"sdpa": "Additive is not an inner product of queries and keys"}
+    assert list(choice.refused) == NAMES[:-1]
+    assert choice.refused["sdpa"] == "Additive is not an inner product of queries and keys"
 
 
-@pytest.mark.parametrize("kernel", NAMES)
+@pytest.mark.parametrize("kernel", HERE)
 def test_a_kernel_can_be_forced_by_name(kernel):
-    choice = explain(*Sizes().draw(), kernel=kernel)
+    choice = explain(*Sizes().draw(), mask=Causal(), kernel=kernel)
     assert (choice.name, choice.why) == (kernel, "forced by name")
 
 
@@ -191,6 +194,8 @@ CALLS = {
     "additive": {"similarity": Additive(4)},
     "sdpa by name": {"kernel": "sdpa", "mask": Causal()},
     "reference by name": {"kernel": "reference", "mask": Causal()},
+    "explicit by name": {"kernel": "explicit", "mask": Causal()},
+    "gathered by name": {"kernel": "gathered", "mask": Causal()},
 }
 
 
@@ -201,6 +206,109 @@ def test_the_kernel_that_was_named_is_the_one_that_runs(options):
     found = operations(lambda: attend(query, key, value, **options))
     fused = {name for name in found if "scaled_dot_product" in name}
     assert found
-    assert (named == "sdpa") == ("aten::scaled_dot_product_attention" in fused)
-    assert (named == "reference") == (not fused)
+    assert (named in ("sdpa", "gathered")) == ("aten::scaled_dot_product_attention" in fused)
+    assert (named == "gathered") == ("aten::index_select" in found)
+    assert (named in ("reference", "explicit")) == (not fused)
+    assert (named == "explicit") == ("aten::baddbmm" in found)
     assert named == ("reference" if "additive" in str(options).lower() else options.get("kernel", "sdpa"))
+
+
+# What is chosen
+
+WINDOWED = Causal() & Window(100)
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens", "dtype", "name"),
+    [
+        ({"mask": WINDOWED}, 2048, torch.float32, "gathered"),
+        ({"mask": WINDOWED, "bias": ALiBi(2)}, 2048, torch.float32, "gathered"),
+        ({"mask": WINDOWED}, 512, torch.float32, "sdpa"),
+        ({"mask": ~Window(100)}, 2048, torch.float32, "sdpa"),
+        ({"mask": Causal()}, 2048, torch.float32, "sdpa"),
+        ({"mask": Causal()}, 512, torch.bfloat16, "explicit"),
+        ({}, 64, torch.bfloat16, "explicit"),
+        ({"mask": Causal()}, 1024, torch.bfloat16, "sdpa"),
+    ],
+)
+def test_on_a_cpu_the_kernel_that_pays_is_chosen(options, tokens, dtype, name):
+    query, key, value = Sizes(1, 2, 1, tokens, tokens, 4, 4).draw(dtype)
+    choice = explain(query, key, value, **options)
+    assert choice.name == name
+    found = operations(lambda: attend(query, key, value, **options))
+    assert ("aten::index_select" in found) == (name == "gathered")
+    assert ("aten::scaled_dot_product_attention" in found) == (name != "explicit")
+
+
+LONG = {
+    "window": Window(150),
+    "causal window with globals": (Causal() & Window(150)) | Global([0, 700]),
+    "dilated": Dilated(7, 5) & Causal(),
+    "blocks": Block(192),
+    "documents": Document(torch.arange(1097).div(173, rounding_mode="floor").expand(2, -1)) & Causal(),
+    "padded window": Window(60) & Padding(torch.tensor([1003, 377])),
+    "padded on the left": Window(60) & Padding(torch.tensor([1003, 377]), side="left"),
+    "prefix": (Causal() & Window(40)) | Prefix(torch.tensor([5, 130])),
+    "not near": Causal() & ~Window(700),
+}
+
+
+@pytest.mark.parametrize("mask", LONG.values(), ids=LONG.keys())
+@pytest.mark.parametrize("bias", ["no bias", "alibi"])
+@pytest.mark.parametrize("queries", [1097, 411])
+def test_many_tiles_equal_the_reference_forward_and_backward(mask, bias, queries):
+    sizes = Sizes(kv_heads=1, group=2, queries=queries, keys=1097, head_width=4, value_width=3)
+    given_tensors, added = sizes.draw(), BIASES[bias](sizes)
+    learnt = similarity_of("scaled_dot", 4)
+    ours, reference = (outcome(given_tensors, learnt, mask, added, name) for name in ("gathered", "reference"))
+    assert ours is not None
+    assert_same(ours, reference, 2e-5)
+
+
+# What would go unnoticed otherwise
+
+
+def broken(monkeypatch, owner, name, replacement) -> bool:
+    """Whether a kernel of tiles, with one thing broken, departs from the reference."""
+    sizes = Sizes(kv_heads=1, queries=301, keys=301, head_width=4, value_width=3)
+    given_tensors, learnt = sizes.draw(), similarity_of("scaled_dot", 4)
+    mask = (Causal() & Window(150)) | Global([0])
+    reference = outcome(given_tensors, learnt, mask, None, "reference")
+    assert_same(outcome(given_tensors, learnt, mask, None, "gathered"), reference)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, replacement)
+        ours = outcome(given_tensors, learnt, (Causal() & Window(150)) | Global([0]), None, "gathered")
+        return not torch.allclose(ours["output"], reference["output"], atol=1e-4)
+
+
+def test_a_window_off_by_one_is_caught(monkeypatch):
+    assert broken(monkeypatch, Window, "allowed", lambda self, at: (at.query - at.key).abs() <= self.size)
+
+
+def test_a_mask_the_other_way_round_is_caught(monkeypatch):
+    assert broken(monkeypatch, Causal, "allowed", lambda self, at: at.key >= at.query)
+
+
+def test_tiles_called_dead_that_are_not_are_caught(monkeypatch):
+    bounds = Window.bounds
+    assert broken(
+        monkeypatch, Window, "bounds", lambda self, tiles: bounds(self, tiles)._replace(some=bounds(self, tiles).all)
+    )
+
+
+def test_a_ragged_last_tile_called_full_is_caught(monkeypatch):
+    sizes = Sizes(kv_heads=1, queries=130, keys=130, head_width=4, value_width=3)
+    given_tensors, learnt = sizes.draw(), similarity_of("scaled_dot", 4)
+    mask = Window(1000)
+    reference = outcome(given_tensors, learnt, mask, None, "reference")
+    assert_same(outcome(given_tensors, learnt, mask, None, "gathered"), reference)
+    monkeypatch.setattr(gathered._Tiled, "_added", lambda self, rows, columns: None)
+    ours = outcome(given_tensors, learnt, mask, None, "gathered")
+    assert not torch.allclose(ours["output"], reference["output"], atol=1e-4)
+
+
+def test_queries_that_are_not_numbers_are_refused_in_a_sentence():
+    query, key, value = Sizes().draw()
+    query[1, 2, 3, 0] = torch.nan
+    with pytest.raises(InputError, match="the queries hold NaN or infinity; look where they come from"):
+        attend(query, key, value)

@@ -40,7 +40,7 @@ def lines(*texts: str, end: str = "\n") -> bytes:
 
 
 def test_the_verbs_are_these():
-    assert VERBS == ["demo", "train", "run", "evaluate", "look", "list"]
+    assert VERBS == ["demo", "train", "run", "evaluate", "look", "bench", "list"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -32,7 +32,7 @@ def product_of_all() -> Iterator[Choice]:
 def product_of_the_six() -> Iterator[Choice]:
     """All combinations of all axes but the last, key/value heads, which alternates: half the number of models."""
     *six, heads = AXES.values()
-    return (choice + (heads[index % len(heads)],) for index, choice in enumerate(product(*six)))
+    return ((*choice, heads[index % len(heads)]) for index, choice in enumerate(product(*six)))
 
 
 def all_pairs() -> list[Choice]:

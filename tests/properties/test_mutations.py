@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.inspection import laws
 from regard.attention.mask import Causal, Grid
 from regard.attention.similarity import ScaledDot
 from regard.blocks.decoder import DecoderCache
+from regard.inspection import laws
 from regard.models import transformer
 from regard.models.config import TransformerConfig
 from regard.models.positions import Positions

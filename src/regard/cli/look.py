@@ -23,7 +23,7 @@ def look(
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 
-    Examples: `regard look runs/demo "de: 3 mars 2021" --to attention.png`, the same `--to attention.html` to explore,
+    Example: `regard look runs/demo "de: 3 mars 2021" --to attention.png`, the same `--to attention.html` to explore,
     or `--steps --row 2` for the four steps of the third written token.
     """
     from regard import api

@@ -295,9 +295,14 @@ class Seen:
 Watcher = TypeVar("Watcher", bound=Seen)
 
 
-@contextmanager
-def watch_module(module: nn.Module, seen: Watcher) -> Iterator[Watcher]:
+def watch_module(module: nn.Module) -> AbstractContextManager[Seen]:
     """Record the attention of every run inside the block."""
+    return record_into(Seen(), module)
+
+
+@contextmanager
+def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
+    """Let `seen` record the attention of every run inside the block."""
     handles = []
     for name, part in module.named_modules():
         if isinstance(part, Attend):

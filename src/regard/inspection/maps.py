@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from regard.errors import InputError
@@ -75,6 +76,6 @@ def default_layer(seen: Seen) -> str:
     candidates = [layer for layer in seen.layers if layer.endswith("cross")] or seen.layers
 
     def clarity(layer: str) -> float:
-        return float(seen.top(1, layer).weights.mean())
+        return float(torch.cat([tile.mean(dim=0).amax(dim=-1) for tile in seen.path(layer).tiles()]).mean())
 
     return max(candidates, key=clarity)

@@ -19,6 +19,7 @@ The programs and styles beside this file, in assets/, draw it; `assets/page.js` 
 import base64
 import html
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -204,7 +205,7 @@ def check_html_name(path: Path) -> None:
     """Refuse a name that does not end in .html or .htm before any work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path} does not look like a web page", f"end the name in one of: {', '.join(SUFFIXES)}")
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FileError(f"cannot write {path}: it is a folder", "choose a name that is not taken")
 
 

@@ -6,6 +6,7 @@ character that DejaVu Sans lacks appears as a box naming its script in a PNG and
 """
 
 import io
+import os.path
 import textwrap
 import threading
 import unicodedata
@@ -113,7 +114,7 @@ def check_format(path: Path) -> str:
     if kind not in FORMATS:
         found = f"{kind!r} is not a known format" if kind else "its name says no format"
         raise InputError(f"cannot draw to {path}: {found}", f"end the name in one of: {', '.join(FORMATS)}")
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir raises for a name too long
         raise FileError(f"cannot write {path}: it is a folder", "choose a name that is not taken")
     return kind.removeprefix(".")
 

@@ -127,7 +127,7 @@ class Matrix {
   addRow(unit, scratch) {
     const { row, column } = this.units;
     const { index, weight, k, pieces } = this.layer;
-    const share = 1 / (WEIGHT_STEPS * this.heads.length * 1);
+    const share = 1 / (WEIGHT_STEPS * this.heads.length * (row.first[unit + 1] - row.first[unit]));
     const touched = [];
     for (const head of this.heads) {
       const begin = (head * pieces.row.length + row.first[unit]) * k;
