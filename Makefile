@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: setup demo check test test-slow docs clean
+.PHONY: setup demo check browser test test-slow bench docs clean
 
 setup: .venv/.developer
 
@@ -27,13 +27,20 @@ check: .venv/.developer
 	$(BIN)/ruff check src tests docs
 	$(BIN)/mypy
 
+# Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so.
+browser:
+	command -v chromium > /dev/null || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium) > /dev/null 2>&1 || true
+
 # torch.compile does not run under the shape hook, so compiled paths have a process of their own.
-test: check
+test: check browser
 	$(BIN)/pytest -rs -n $(WORKERS) -m "not slow and not gpu" --ignore tests/compiled
 	REGARD_SHAPES=off $(BIN)/pytest -rs -m "not slow and not gpu" tests/compiled
 
 test-slow: .venv/.developer
 	$(BIN)/pytest -rs -n $(WORKERS) -m slow
+
+bench: .venv/.developer
+	$(BIN)/regard bench attention --out benchmarks/results/attention-cpu.json
 
 docs: .venv/.developer
 	$(BIN)/python docs/build.py

@@ -5,14 +5,6 @@ from collections.abc import Iterator
 import pytest
 from jaxtyping import config
 
-from regard.attention import gathered
-
-
-@pytest.fixture(autouse=True)
-def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of three by three, so that a handful of tokens has empty, full and ragged ones."""
-    monkeypatch.setattr(gathered, "SIZE", 3)
-
 
 @pytest.fixture
 def unchecked() -> Iterator[None]:

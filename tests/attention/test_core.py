@@ -105,6 +105,7 @@ def test_dot_scores_vary_with_the_head_width_and_scaled_ones_by_one(head_width):
 @settings(max_examples=8)
 @given(example=trees, rows=st.lists(st.integers(-5, 4), min_size=1, max_size=6))
 def test_some_rows_are_those_rows_of_the_whole(name, bias, example, rows):
+    torch.manual_seed(0)
     sizes = Sizes(group=2)
     query, key, _ = sizes.draw()
     added, mask = BIASES[bias](sizes), example.mask(sizes.scores)
@@ -217,6 +218,7 @@ def test_attention_number_by_number(example, kernel):
 @settings(max_examples=12)
 @given(bias=st.sampled_from(list(BIASES)), example=trees, primes=st.tuples(*[st.sampled_from((2, 3, 5))] * 7))
 def test_attention_equals_the_formula_of_its_similarity(name, bias, example, primes):
+    torch.manual_seed(0)  # so that a case found can be run again
     sizes = Sizes(*primes)
     query, key, value = sizes.draw(torch.float64)
     similarity = similarity_of(name, sizes.head_width).double()

@@ -173,7 +173,7 @@ def test_look_writes_a_picture_and_says_what_it_shows(call, model, options):
     assert answer.out.startswith("new/picture.png shows ")
     shown, _, others = answer.out.partition("; the other layers are ")
     assert layer in shown
-    assert len(others.split(", ")) == 5, "encoder 2, decoder 2 × 2, less the one shown"
+    assert len(others.split(", ")) == 4, "encoder 1, decoder 2 × 2, less the one shown"
 
 
 def test_look_writes_an_svg_that_holds_the_text(call, model):

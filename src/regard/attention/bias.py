@@ -22,7 +22,7 @@ class Bias(nn.Module, ABC):
     heads: int
 
     @abstractmethod
-    def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
+    def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
         """The term for each head, query and key of the grid."""
 
 
@@ -38,7 +38,7 @@ class ALiBi(Bias):
         self.heads = heads
         self.slopes = alibi_slopes(heads)
 
-    def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
+    def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
         """Minus slope times distance."""
         slopes = torch.tensor(self.slopes, dtype=torch.float64, device=at.head.device)
         return -slopes[at.head] * (at.query - at.key).abs()
@@ -81,7 +81,7 @@ class RelativeBuckets(Bias):
         far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
         return side + torch.where(distance < exact, distance, far)
 
-    def values(self, at: Grid) -> Float[Tensor, "1 heads queries keys"]:
+    def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
         """The learnt terms of each distance's bucket."""
         terms: Tensor = self.terms(self.bucket(at.key - at.query))  # [1, 1, queries, keys, heads]
         return terms.squeeze(1).permute(0, 3, 1, 2)

@@ -122,7 +122,10 @@ class Mask(ABC):
 
     @abstractmethod
     def bounds(self, tiles: Tiles) -> Bounds:
-        """What holds of whole tiles; careful where it is not sure: `some` too often, `all` too seldom."""
+        """What holds of whole tiles; careful where it is not sure: `some` too often, `all` too seldom.
+
+        The batch axis is 1 only where `allowed` does not depend on the sequence.
+        """
 
     def fits(self, shape: Shape) -> None:
         """Raise InputError when this mask was made for other scores than (batch, heads, queries, keys)."""

@@ -84,17 +84,19 @@ class _Tiled:
         return outs.transpose(0, 1).reshape(self.batch, heads, -1, outs.shape[-1])[:, :, :queries]
 
     def _groups(self) -> list[Tensor]:
-        """Rows of tiles by how many live ones they have: none, 1, 2, 3–4, 5–8, …"""
-        level = torch.ceil(torch.log2(self.counts.clamp(min=0.5).double())).long()
+        """Rows of tiles by how many live ones they have: up to 1, 2, 3–4, 5–8, …"""
+        level = torch.ceil(torch.log2(self.counts.clamp(min=1).double())).long()
         return [torch.nonzero(level == one).squeeze(1) for one in sorted(set(level.tolist()))]
 
     def _group(self, rows: Tensor) -> Tensor:
         """One SDPA call: rows of tiles are its batch, and what each gathers its keys."""
-        widest = int(self.counts[rows].max())
-        if widest == 0:
-            nothing = self.queries[:0].sum()  # zero, and still part of the graph: its gradients are zeros too
-            return nothing.expand(len(rows), len(self.queries), SIZE, self.values.shape[-1])
+        widest = max(1, int(self.counts[rows].max()))  # a row that sees nothing gathers one tile it may not see
         columns = self.live[rows].long().sort(dim=-1, descending=True, stable=True).indices[:, :widest]
+        if widest == 0:
+            # Zero, and still part of the graph: the gradients of all that was given are zeros too.
+            given = (self.queries[:0], self.keys[:0], self.values[:0], self._added(rows, columns))
+            nothing = torch.stack([one.sum().to(self.values.dtype) for one in given if one is not None]).sum()
+            return nothing.expand(len(rows), len(self.queries), SIZE, self.values.shape[-1])
         group = len(self.queries) // len(self.keys)
         # Query heads that share a key head stand below each other, so that the gathered keys are never repeated.
         query = self.queries.index_select(1, rows).transpose(0, 1)

@@ -166,7 +166,8 @@ class Document(Mask):
     def bounds(self, tiles: Tiles) -> Bounds:
         """By the smallest and largest id of a tile's rows and columns: exact where a document is one piece."""
         if tiles.shape[2] > tiles.shape[3]:
-            return Bounds(tiles.first_key >= 0, tiles.first_key < 0)
+            key = tiles.first_key.expand(len(self.ids), -1, -1, -1)  # sequences differ, so their bounds do
+            return Bounds(key >= 0, key < 0)
         low_query, high_query, low_key, high_key = tiles.extremes(self.ids.to(tiles.first_key.device))
         some = (low_query <= high_key) & (low_key <= high_query)
         return Bounds(some, (low_query == high_key) & (low_key == high_query))
@@ -176,12 +177,7 @@ class Document(Mask):
         return Document(self.ids[rows])
 
     def fits(self, shape: Shape) -> None:
-        """An id for every key of every sequence, and every query among the keys."""
-        if shape[2] > shape[3]:
-            raise InputError(
-                f"Document cannot tell the documents of {shape[2]} queries from {shape[3]} keys",
-                "give as many keys as queries, or more: the queries are the last of them",
-            )
+        """An id for every key of every sequence."""
         if tuple(self.ids.shape) != (shape[0], shape[3]):
             raise InputError(
                 f"Document has ids for {self.ids.shape[0]} sequences of {self.ids.shape[1]} tokens and the call has "
