@@ -10,7 +10,7 @@
 Attention tensors are `[batch, heads, tokens, head_width]`, ids `[batch, tokens]`, logits `[batch, tokens, vocab]`.
 """
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 Ids = Int[Tensor, "batch tokens"]
@@ -24,7 +24,6 @@ Value = Float[Tensor, "batch kv_heads keys value_width"]
 Scores = Float[Tensor, "batch heads queries keys"]
 Weights = Float[Tensor, "batch heads queries keys"]
 Attended = Float[Tensor, "batch heads queries value_width"]
-Allowed = Bool[Tensor, "#batch #heads queries keys"]
 
 RowIds = Int[Tensor, "rows"]
 RowLogits = Float[Tensor, "rows vocab"]

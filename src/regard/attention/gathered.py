@@ -92,11 +92,6 @@ class _Tiled:
         """One SDPA call: rows of tiles are its batch, and what each gathers its keys."""
         widest = max(1, int(self.counts[rows].max()))  # a row that sees nothing gathers one tile it may not see
         columns = self.live[rows].long().sort(dim=-1, descending=True, stable=True).indices[:, :widest]
-        if widest == 0:
-            # Zero, and still part of the graph: the gradients of all that was given are zeros too.
-            given = (self.queries[:0], self.keys[:0], self.values[:0], self._added(rows, columns))
-            nothing = torch.stack([one.sum().to(self.values.dtype) for one in given if one is not None]).sum()
-            return nothing.expand(len(rows), len(self.queries), SIZE, self.values.shape[-1])
         group = len(self.queries) // len(self.keys)
         # Query heads that share a key head stand below each other, so that the gathered keys are never repeated.
         query = self.queries.index_select(1, rows).transpose(0, 1)

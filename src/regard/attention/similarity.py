@@ -114,10 +114,15 @@ SIMILARITIES: dict[str, Callable[[int], Similarity]] = {
 }
 
 
-def similarity_module(name: str, head_width: int) -> Similarity:
-    """A fresh similarity by name, for heads of this width."""
+def check_similarity(name: str) -> None:
+    """Refuse a name that is none."""
     if name not in SIMILARITIES:
         raise ConfigError(f"similarity {name!r} is unknown", choose(name, SIMILARITIES))
+
+
+def similarity_module(name: str, head_width: int) -> Similarity:
+    """A fresh similarity by name, for heads of this width."""
+    check_similarity(name)
     return SIMILARITIES[name](head_width)
 
 

@@ -6,8 +6,11 @@ causal     half-precision causal attention against cuDNN and flash called direct
 watching   the memory that recording queries and keys adds to a long causal pass
 """
 
+import resource
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -18,6 +21,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from regard.attention.core import attend, explain
 from regard.attention.mask import Causal, Mask, Window
 from regard.bench.timing import Work, take_turns
+from regard.data.batching import Inputs, Padded
+from regard.inspection.capture import watch_module
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
 
 Row = dict[str, Any]
 
@@ -30,6 +37,43 @@ def rows(device: str) -> Iterator[Row]:
     else:
         yield from window_on_cpu()
         yield from short_on_cpu()
+        yield from watching()
+
+
+def watching() -> Iterator[Row]:
+    """Peak memory of a causal pass, alone and watched, against the bytes of the queries and keys that are kept."""
+    for tokens in (8192, 16384):
+        alone, _ = _in_a_process_of_its_own(tokens, watched=False)
+        watched, kept = _in_a_process_of_its_own(tokens, watched=True)
+        row = {"what": f"watching {tokens} tokens, 2 layers × 256, float32", "contestant": "regard"}
+        yield row | {
+            "bytes_kept": kept,
+            "extra_peak_bytes": watched - alone,
+            "ratio": round((watched - alone) / kept, 3),
+        }
+
+
+def _in_a_process_of_its_own(tokens: int, *, watched: bool) -> tuple[int, int]:
+    """Peak memory of a fresh process that runs the model once, and the bytes its capture keeps."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_peak, tokens, watched).result()
+
+
+def _peak(tokens: int, watched: bool) -> tuple[int, int]:
+    torch.manual_seed(0)
+    shape = {"width": 256, "heads": 4, "layers": 2, "architecture": "decoder", "dropout": 0.0}
+    model = Transformer(TransformerConfig(vocabulary=64, **shape)).eval()
+    inputs = Inputs(Padded.of([torch.randint(64, (tokens,)).tolist()]))
+    kept = 0
+    with torch.no_grad():
+        if watched:
+            with watch_module(model) as seen:
+                model(inputs)
+            calls = [call for layer in seen.runs[0].layers.values() for call in layer]
+            kept = sum(one.nbytes for call in calls for one in (call.query, call.new_keys))
+        else:
+            model(inputs)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, kept
 
 
 def window_on_cpu() -> Iterator[Row]:

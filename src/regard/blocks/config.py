@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from regard.attention.multihead import check_heads
-from regard.attention.similarity import similarity_module
+from regard.attention.similarity import check_similarity
 from regard.config import Config
 
 
@@ -32,7 +32,7 @@ class BlockConfig(Config):
     @model_validator(mode="after")
     def _parts_fit(self) -> "BlockConfig":
         check_heads(self.width, self.heads, self.key_value_heads or self.heads)
-        similarity_module(self.similarity, self.head_width)
+        check_similarity(self.similarity)
         return self
 
     @property

@@ -33,10 +33,8 @@ def bench(
     rows = []
     for row in attention.rows(chosen):
         rows.append(row)
-        typer.echo(
-            f"{row['what']:<66} {row['contestant']:<20} {row['milliseconds']:>10.2f} ms  ×{row['ratio']:.2f}",
-            err=as_json,
-        )
+        figure = f"{row['milliseconds']:>10.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:>10,} B"
+        typer.echo(f"{row['what']:<78} {row['contestant']:<20} {figure}  ×{row['ratio']:.2f}", err=as_json)
     if out is not None:
         keep(out, rows)
     if as_json:
