@@ -78,7 +78,7 @@ def test_without_the_offset_of_the_queries_caching_fails(monkeypatch):
 
     def unshifted(cls, shape, device, rows=None):
         grid = of(cls, shape, device, rows)
-        return Grid(grid.batch, grid.head, grid.query - (shape[3] - shape[2]), grid.key)
+        return Grid(grid.batch, grid.head, grid.query - (shape[3] - shape[2]), grid.key, grid.keys)
 
     def break_it(patch):
         patch.setattr(Grid, "of", classmethod(unshifted))

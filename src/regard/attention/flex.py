@@ -19,6 +19,8 @@ from regard.attention.lowering import is_causal_flag, kept, live_tiles, sees_eve
 from regard.axes import Attended
 
 SIZE = 128
+MOST_COMPILED = 256
+"""Masks and shapes a process may use: each is compiled, and PyTorch would go on uncompiled, n×n, after its eighth."""
 SMALLEST = 1024 * 1024
 """Scores below which a dense mask costs less than a compiled kernel."""
 
@@ -65,14 +67,15 @@ class Flex(Kernel):
         query, key, scale = call.dotted()
         mask, shape = call.mask, call.shape
         block_mask = kept(mask, ("flex", shape, query.device), lambda: lower(mask, shape, query.device))
-        out: Tensor = compiled()(
-            query.contiguous(),
-            key.contiguous(),
-            call.value.contiguous(),
-            block_mask=block_mask,
-            scale=scale,
-            enable_gqa=shape[1] != key.shape[1],
-        )
+        with torch._dynamo.config.patch(recompile_limit=MOST_COMPILED):
+            out: Tensor = compiled()(
+                query.contiguous(),
+                key.contiguous(),
+                call.value.contiguous(),
+                block_mask=block_mask,
+                scale=scale,
+                enable_gqa=shape[1] != key.shape[1],
+            )
         return out
 
 

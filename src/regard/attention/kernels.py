@@ -11,6 +11,7 @@ texts in bfloat16; `gathered.py` and `flex.py` hold those that work on live tile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ class Call:
     bias: Bias | Tensor | None
     dropout: float
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """Of the scores: (batch, heads, queries, keys)."""
         batch, heads, queries, _ = self.query.shape

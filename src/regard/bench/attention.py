@@ -130,7 +130,7 @@ def causal_on_gpu() -> Iterator[Row]:
                     },
                     rounds=11,
                     warm_up=5,
-                    inner=10,
+                    inner=50,
                 )
                 work = (2 if direction == "forward" else 7) * shape[0] * shape[1] * tokens**2 * width
                 kernel = explain(query, key, value, mask=Causal()).name
