@@ -18,6 +18,7 @@ from regard.views.page import check_format, save_figure
 from regard.views.steps import FourSteps, draw_steps
 from regard.views.words import merge_words
 
+LONGEST_NOTE = 100
 LONGEST_PICTURE = 512
 """More tokens than this are a page to explore, not a picture."""
 
@@ -105,10 +106,14 @@ def save_steps(record: FourSteps, path: Path) -> None:
 
 
 def _note(seen: Seen, tokenizer: Tokenizer) -> str:
-    """What was read and what was written."""
+    """What was read and what was written, each on part of a line."""
     run, index = seen.find(None)
     if run.inputs is None:
         return ""
-    text = run.inputs.source or run.inputs.tokens
-    read = tokenizer.decode(text.rows()[index])
-    return f"{read}  →  {tokenizer.decode(run.outcome[index].ids)}" if run.outcome is not None else read
+    read = _begin(tokenizer.decode((run.inputs.source or run.inputs.tokens).rows()[index]))
+    return f"{read}  →  {_begin(tokenizer.decode(run.outcome[index].ids))}" if run.outcome is not None else read
+
+
+def _begin(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_NOTE else line[:LONGEST_NOTE] + " …"
