@@ -5,7 +5,7 @@ Here the folders above are joined: text becomes ids, the model decodes, ids beco
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, overload
 
@@ -18,7 +18,7 @@ from regard.data.objectives import Objective
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Hypothesis, Stop
-from regard.decoding.strategies import Beam, Strategy
+from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, InputError
 from regard.files import read_json, write_json, write_text
 from regard.inspection.capture import Seen, record_into
@@ -89,6 +89,8 @@ class Model:
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
     ) -> list[Hypothesis]:
         """What decoding found for every text: ids, score, and the rows they were computed in."""
+        if not isinstance(strategy, Greedy | Sample | Beam | None):
+            raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
         for text in texts:
             self.check(text)
         stop = Stop(self.tokenizer.eos_id, self._limit(max_new_tokens))
@@ -96,7 +98,9 @@ class Model:
         found = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.objective.prompt(texts[first : first + TOGETHER]).to(device)
-            found += generate(self.module, inputs, strategy or self.decoding.chosen(), stop)
+            chosen = strategy or self.decoding.chosen()
+            chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
+            found += generate(self.module, inputs, chosen, stop)
         return found
 
     def _limit(self, max_new_tokens: int | None) -> int:
@@ -104,6 +108,8 @@ class Model:
 
     def check(self, text: str) -> None:
         """Refuse, in one sentence, what the model was never taught."""
+        if not isinstance(text, str):
+            raise InputError(f"a text is a string, not {type(text).__name__}", "decode bytes first")
         if not text.strip():
             raise InputError("the text is empty", "give some")
         if self.recipe.data.corpus is not None:
@@ -236,7 +242,7 @@ def train(
     torch.manual_seed(plan.training.seed)
     config = TransformerConfig(**plan.model.model_dump(exclude={"name"}), vocabulary=tokenizer.size)
     how = objective(config, tokenizer)
-    module = Transformer(config).to(_device(plan.training.device))
+    module = _build(config).to(_device(plan.training.device))
     batches = BatchStream(corpus, how, plan.training.batch_tokens, plan.training.seed)
     next(batches.start(Position()))  # what cannot be trained on is refused before anything is written
     valid = by_length(how.encode(held_out(corpus, "valid")), how, plan.training.batch_tokens)
@@ -276,6 +282,15 @@ def _tokenizer(folder: Path, corpus: Corpus, plan: Recipe, resume: bool) -> Toke
     if resume and kept.is_file():
         return Tokenizer.load(kept)
     return train_tokenizer(corpus, plan.tokenizer.size, plan.tokenizer.sample)
+
+
+def _build(config: TransformerConfig) -> Transformer:
+    try:
+        return Transformer(config)
+    except (RuntimeError, MemoryError) as error:
+        raise ConfigError(
+            f"a model of width {config.width} and {config.layers} layers does not fit in memory", "make it smaller"
+        ) from error
 
 
 def _device(name: str) -> torch.device:

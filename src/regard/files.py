@@ -54,7 +54,7 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
         raise FileError(f"{path} does not exist", remedy)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{path} is damaged: {error}", remedy) from error
     if not isinstance(value, dict):
         raise FileError(f"{path} holds {type(value).__name__}, not an object", remedy)

@@ -373,3 +373,24 @@ def test_unknown_names_and_impossible_heads_are_refused_with_the_remedy(make, er
     with pytest.raises(error) as refusal:
         make()
     assert all(word in str(refusal.value) for word in words)
+
+
+# What is plainly wrong
+
+WRONG = {
+    "three axes": lambda q, k, v: attend(q[0], k[0], v[0]),
+    "whole numbers": lambda q, k, v: attend(q.long(), k.long(), v.long()),
+    "two types": lambda q, k, v: attend(q, k.double(), v),
+    "values of another type": lambda q, k, v: attend(q, k, v.double()),
+    "a list": lambda q, k, v: attend(q.tolist(), k, v),
+    "no queries": lambda q, k, v: attend(q[:, :, :0], k, v),
+    "too much dropout": lambda q, k, v: attend(q, k, v, dropout=2.0),
+    "dropout that is no number": lambda q, k, v: explain(q, k, v, dropout=float("nan")),
+    "a bare tensor for a mask": lambda q, k, v: attend(q, k, v, mask=torch.ones(5, 7, dtype=torch.bool)),
+}
+
+
+@pytest.mark.parametrize("call", WRONG.values(), ids=WRONG.keys())
+def test_what_is_plainly_wrong_is_refused_in_a_sentence(call, unchecked):
+    with pytest.raises(InputError, match=r"; (give|bring|use|wrap)"):
+        call(*Sizes().draw())

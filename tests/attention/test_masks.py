@@ -257,10 +257,28 @@ def test_a_causal_window_holds_exactly_its_size_of_keys():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Window(0), lambda: Window(-3), lambda: Block(0), lambda: Dilated(1, 0), lambda: Global([-1])]
+    "make",
+    [
+        lambda: Window(0),
+        lambda: Window(-3),
+        lambda: Window(2.5),
+        lambda: Block(0),
+        lambda: Dilated(1, 0),
+        lambda: Global([-1]),
+        lambda: Global([1.5]),
+        lambda: Padding([3, 5]),
+        lambda: Padding(torch.tensor([3.7, 4.2])),
+        lambda: Padding(torch.tensor([[3], [4]])),
+        lambda: Padding(torch.tensor([-1, 2])),
+        lambda: Prefix(torch.tensor([True, False])),
+        lambda: Document(torch.tensor([0, 0, 1])),
+        lambda: Dense([[True]]),
+        lambda: Padding(torch.tensor([3, 99])).fits((2, 1, 6, 6)),
+        lambda: Prefix(torch.tensor([7, 1])).fits((2, 1, 6, 6)),
+    ],
 )
-def test_a_mask_that_makes_no_sense_is_refused_in_a_sentence(make):
-    with pytest.raises(InputError, match=r"; (use|count)"):
+def test_a_mask_that_makes_no_sense_is_refused_in_a_sentence(make, unchecked):
+    with pytest.raises(InputError, match=r"; (use|count|make|give)"):
         make()
 
 

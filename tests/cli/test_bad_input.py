@@ -105,13 +105,17 @@ TEXTS = {
     "prefix of two lines": Bad(("run", FOLDER, "d\ne: 3 mars 2001"), "prefix 'd\\ne:' is unknown"),
     "ambiguous date": Bad(("run", FOLDER, "de: 3/4/21"), "does not say which number is the day"),
     "year out of range": Bad(("run", FOLDER, "de: 3 mars 1789"), "year 1789 is outside 1990 to 2019"),
-    "empty line on stdin": Bad(("run", FOLDER), "the text is empty", stdin=f"{DAY}\n\n{DAY}\n".encode()),
+    "empty line on stdin": Bad(("run", FOLDER), "line 1: the text is empty", stdin=f"\n{DAY}\n".encode()),
     "not UTF-8 on stdin": Bad(("run", FOLDER), "stdin is not UTF-8", stdin=b"de: 3 m\xe4rz 2001\n"),
     "streamed, unknown prefix": Bad(("run", FOLDER, "nl: 3 mars 2001", "--stream"), "prefix 'nl:' is unknown"),
     "looked at, unknown prefix": Bad(("look", FOLDER, "nl: 3 mars 2001", "--to", "a.png"), "prefix 'nl:' is unknown"),
 }
 
 DECODING = {
+    "a penalty that is no number": Bad(
+        ("run", FOLDER, DAY, "--strategy", "beam", "--length-penalty", "nan"), "length_penalty = nan cannot be used"
+    ),
+    "a beam without end": Bad(("run", FOLDER, DAY, "--beams", "1000000"), "less than or equal to 512"),
     "top-p above one": Bad(run("--top-p", "2"), "top_p = 2.0 cannot be used"),
     "top-k of nothing": Bad(run("--top-k", "0"), "top_k = 0 cannot be used"),
     "temperature of zero": Bad(run("--temperature", "0"), "it should be greater than 0"),
@@ -130,10 +134,8 @@ DECODING = {
 }
 
 PICTURES = {
-    "a film": Bad(
-        ("look", FOLDER, DAY, "--to", "a.gif"), "'.gif' is not a known format; end the name in one of: .png, .svg"
-    ),
-    "no format": Bad(("look", FOLDER, DAY, "--to", "picture"), "its name says no format"),
+    "a film": Bad(("look", FOLDER, DAY, "--to", "a.gif"), "no known format; end it in one of: .png, .svg, .html"),
+    "no format": Bad(("look", FOLDER, DAY, "--to", "picture"), "its name says no known format"),
     "a folder": Bad(("look", FOLDER, DAY, "--to", "a.png"), "it is a folder", lambda: Path("a.png").mkdir()),
     "below a file": Bad(("look", FOLDER, DAY, "--to", "file/a/b.png"), "cannot be written", write("file", "")),
     "unknown layer": Bad(("look", FOLDER, DAY, "--layer", "decoder.9.cross"), "decoder.1.cross"),

@@ -294,3 +294,17 @@ def test_the_demo_trains_measures_answers_and_draws(call, monkeypatch):
     again = call("demo")
     assert again.code == 1
     assert "add --resume" in again.err
+
+
+def test_lines_before_a_bad_one_are_answered_and_the_bad_one_is_named(call, model):
+    answer = call("run", model, stdin=b"de: 3 mars 2001\nde: 4 mars 2001\nnl: 3 mars 2001\n")
+    assert answer.code == 1
+    assert len(answer.out.splitlines()) == 2
+    assert "line 3: prefix 'nl:' is unknown" in answer.err
+
+
+def test_the_hundredth_text_draws_numbers_of_its_own(call, model):
+    lines = ("de: 3 mars 2001\n" * 70).encode()
+    answers = call("run", model, "--strategy", "sample", "--temperature", "3", "--json", stdin=lines).out.splitlines()
+    assert len(answers) == 70
+    assert len({*answers[:3], *answers[64:67]}) == 6

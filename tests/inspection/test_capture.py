@@ -3,6 +3,7 @@
 import gc
 import math
 import types
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -536,3 +537,37 @@ def test_a_row_that_is_not_there_is_refused(row):
 def test_every_attention_of_a_model_is_watched():
     model = make("encoder-decoder, none")
     assert len(a_pass()[0].layers) == sum(isinstance(part, Attend) for part in model.modules()) == 6
+
+
+def test_two_threads_that_watch_one_model_see_their_own_runs():
+    config = TransformerConfig(vocabulary=11, width=8, heads=2, architecture="decoder", feedforward_width=8)
+    model = Transformer(config).eval()
+    texts = [[1, 2, 3], [4, 5, 6, 7, 8]]
+    alone = []
+    for text in texts:
+        with watch_module(model) as seen, torch.no_grad():
+            model(Inputs(Padded.of([text])))
+        alone.append(seen.weights("decoder.1.self"))
+
+    def watched(text: list[int]) -> list[torch.Tensor]:
+        found = []
+        for _ in range(20):
+            with watch_module(model) as seen, torch.no_grad():
+                model(Inputs(Padded.of([text])))
+            found.append(seen.weights("decoder.1.self"))
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        for expected, found in zip(alone, pool.map(watched, texts), strict=True):
+            for one in found:
+                torch.testing.assert_close(one, expected)
+
+
+@pytest.mark.parametrize("similarity", ["additive", "general"])
+def test_weights_carry_no_graph_of_what_is_learnt(similarity):
+    config = TransformerConfig(vocabulary=11, width=8, heads=2, architecture="encoder", similarity=similarity)
+    model = Transformer(config)
+    with watch_module(model) as seen:
+        model(Inputs(Padded.of([[1, 2, 3]])))
+    assert not seen.weights("encoder.0.self").requires_grad
+    assert not seen.top(2, "encoder.0.self").weights.requires_grad

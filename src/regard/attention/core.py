@@ -42,6 +42,7 @@ def weights(
 
     With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax; −1 is the last.
     """
+    check_tensors({"queries": query, "keys": key})
     check_scores(query, key, mask, bias)
     shape = (*query.shape[:3], key.shape[2])
     if rows is not None:
@@ -109,6 +110,7 @@ def attend(
 
     Fewer key/value heads than query heads are shared among them if they divide them (multi-query, grouped-query).
     """
+    check_tensors({"queries": query, "keys": key, "values": value})
     call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
     check_shapes(call)
     return choose_kernel(call, KERNELS, kernel)[0].run(call)
@@ -126,6 +128,7 @@ def explain(
     kernel: str | None = None,
 ) -> KernelChoice:
     """Which kernel `attend` would take for this call, why, and why not the others; nothing is run."""
+    check_tensors({"queries": query, "keys": key, "values": value})
     call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
     check_shapes(call)
     chosen, refused = choose_kernel(call, KERNELS, kernel)
@@ -136,6 +139,8 @@ def check_shapes(call: Call) -> None:
     """Refuse what does not fit, in one sentence, before a kernel says it in its own words."""
     check_scores(call.query, call.key, call.mask, call.bias)
     check_numbers(call.query)
+    if not 0 <= call.dropout < 1:
+        raise InputError(f"dropout {call.dropout} is not a probability below 1", "use one in [0, 1)")
     if call.value.shape[:3] != call.key.shape[:3]:
         raise InputError(
             f"values shaped {tuple(call.value.shape)} do not belong to keys shaped {tuple(call.key.shape)}",
@@ -160,6 +165,10 @@ def check_scores(query: Query, key: Key, mask: Mask | None, bias: Bias | Tensor 
             "use a divisor, such as 1 or the same",
         )
     shape = (batch, heads, queries, keys)
+    if mask is not None and not isinstance(mask, Mask):
+        raise InputError(
+            f"a mask is an expression, not {type(mask).__name__}", "wrap a boolean tensor as regard.Dense(mask)"
+        )
     if mask is not None:
         mask.fits(shape)
     if isinstance(bias, Bias) and bias.heads != heads:
@@ -169,6 +178,24 @@ def check_scores(query: Query, key: Key, mask: Mask | None, bias: Bias | Tensor 
             f"a bias shaped {tuple(bias.shape)} does not fit scores shaped {shape}",
             "give it that shape; an axis of size 1 is shared",
         )
+
+
+def check_tensors(named: dict[str, Tensor]) -> None:
+    """Refuse what is not a floating-point tensor of four axes, or of another type or device than the first."""
+    first, *_ = named.values()
+    for name, one in named.items():
+        if not isinstance(one, Tensor) or one.dim() != 4 or not one.dtype.is_floating_point:
+            what = f"{one.dtype} with {one.dim()} axes" if isinstance(one, Tensor) else type(one).__name__
+            raise InputError(
+                f"the {name} are {what}", "give floating-point tensors shaped [batch, heads, tokens, head_width]"
+            )
+        if (one.dtype, one.device) != (first.dtype, first.device):
+            raise InputError(
+                f"the {name} are {one.dtype} on {one.device} and the queries {first.dtype} on {first.device}",
+                "bring them together with .to(...)",
+            )
+        if 0 in one.shape:
+            raise InputError(f"the {name} are shaped {tuple(one.shape)}", "give at least one of each")
 
 
 def broadcasts(tensor: Tensor, shape: tuple[int, ...]) -> bool:

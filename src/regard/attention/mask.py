@@ -104,6 +104,8 @@ class Global(Mask):
     positions: tuple[int, ...]
 
     def __init__(self, positions: "list[int] | tuple[int, ...]") -> None:
+        if not all(isinstance(position, int) for position in positions):
+            raise InputError(f"global positions {list(positions)} are not whole numbers", "count tokens from 0")
         if any(position < 0 for position in positions):
             raise InputError(f"global positions {list(positions)} include one below 0", "count from the first key, 0")
         object.__setattr__(self, "positions", tuple(sorted(set(positions))))
@@ -158,6 +160,9 @@ class Document(Mask):
 
     ids: Int[Tensor, "batch keys"]
 
+    def __post_init__(self) -> None:
+        _whole_numbers("Document", self.ids, "batch keys")
+
     def allowed(self, at: Grid) -> Table:
         """The same document; a query before the first key (where there are more queries) has none."""
         ids = self.ids.to(at.key.device)
@@ -192,6 +197,9 @@ class Prefix(Mask):
 
     lengths: Int[Tensor, "batch"]
 
+    def __post_init__(self) -> None:
+        _whole_numbers("Prefix", self.lengths, "batch")
+
     def allowed(self, at: Grid) -> Table:
         """The key is in the prefix."""
         return at.key < self.lengths.to(at.key.device)[at.batch]
@@ -218,6 +226,7 @@ class Padding(Mask):
     side: Side = "right"
 
     def __post_init__(self) -> None:
+        _whole_numbers("Padding", self.lengths, "batch")
         if self.side not in ("left", "right"):
             raise InputError(f"padding side {self.side!r} is unknown", "use 'left' or 'right'")
 
@@ -239,7 +248,7 @@ class Padding(Mask):
         return Padding(self.lengths[rows], self.side)
 
     def fits(self, shape: Shape) -> None:
-        """As many lengths as sequences. Their values are not looked at: on a GPU that would wait for it every call."""
+        """As many lengths as sequences, none beyond the keys."""
         _one_length_each("Padding", self.lengths, shape)
 
 
@@ -250,6 +259,8 @@ class Dense(Mask):
     table: Bool[Tensor, "..."]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.table, Tensor):
+            raise InputError(f"a Dense mask needs a tensor, not {type(self.table).__name__}", "use torch.tensor([...])")
         if self.table.dtype != torch.bool or not 2 <= self.table.dim() <= 4:
             raise InputError(
                 f"a Dense mask needs a boolean tensor of 2 to 4 axes, not {self.table.dtype} with {self.table.dim()}",
@@ -297,10 +308,38 @@ class Dense(Mask):
 
 
 def _positive(what: str, size: int) -> None:
+    if not isinstance(size, int):
+        raise InputError(f"{what} of {size!r} is not a whole number of tokens", "use one, such as 64")
     if size < 1:
         raise InputError(f"{what} of {size} holds no token", "use 1 or more")
 
 
+def _whole_numbers(name: str, values: Tensor, axes: str) -> None:
+    """Refuse what is not a tensor of whole numbers with these axes; a negative one too, where looking is free."""
+    wanted = len(axes.split())
+    if (
+        not isinstance(values, Tensor)
+        or values.dim() != wanted
+        or values.dtype.is_floating_point
+        or values.dtype == torch.bool
+    ):
+        what = f"{values.dtype} with {values.dim()} axes" if isinstance(values, Tensor) else type(values).__name__
+        raise InputError(
+            f"{name} needs a tensor of whole numbers, [{axes}], not {what}", "make one with torch.tensor([3, 5])"
+        )
+    if _can_look(values) and values.numel() and int(values.min()) < 0:
+        raise InputError(f"{name} was given {int(values.min())}", "count from 0")
+
+
+def _can_look(values: Tensor) -> bool:
+    """Values on a GPU are not looked at: that would wait for it every call."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def _one_length_each(name: str, lengths: Tensor, shape: Shape) -> None:
+    if _can_look(lengths) and lengths.numel() and int(lengths.max()) > shape[3]:
+        raise InputError(
+            f"{name} says {int(lengths.max())} tokens and there are {shape[3]} keys", "give lengths within them"
+        )
     if len(lengths) != shape[0]:
         raise InputError(f"{name} has {len(lengths)} lengths for a batch of {shape[0]}", "give one length per sequence")

@@ -7,6 +7,7 @@ Results go to stdout, progress and errors to stderr. Heavy imports happen inside
 import json
 import os
 import sys
+from io import TextIOWrapper
 
 import typer
 
@@ -33,6 +34,9 @@ app.command(name="list")(listing.list_names)
 
 def main() -> None:
     """Run a verb; turn every error of ours into a sentence and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter is no error
     try:
         app()
     except RegardError as error:
@@ -41,10 +45,18 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as end:
         if isinstance(end, SystemExit) and end.code != STOPPED:
             raise
-        complain("stopped", "a training run goes on with --resume")  # Typer turns Ctrl-C into an exit
+        complain(
+            "stopped", "a training run goes on from its last state with --resume"
+        )  # Typer turns Ctrl-C into an exit
         sys.exit(STOPPED)
+    except MemoryError:
+        complain("there is not enough memory for this", "use a smaller model, batch or text")
+        sys.exit(1)
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        complain(f"the output cannot be written: {error.strerror or error}", "check where it goes")
         sys.exit(1)
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from regard.errors import InputError
+
 
 class Subject(StrEnum):
     """What can be measured."""
@@ -30,6 +32,8 @@ def bench(
     from regard.bench.timing import circumstances, keep
 
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if chosen not in ("cpu", "cuda") or (chosen == "cuda" and not torch.cuda.is_available()):
+        raise InputError(f"device {device!r} cannot be used here", "use auto, cpu or, where there is one, cuda")
     rows = []
     for row in attention.rows(chosen):
         rows.append(row)

@@ -2,7 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,8 +38,6 @@ def run(
 
     Example: `regard run runs/demo "de: 3 mars 2021"`
     """
-    from dataclasses import replace
-
     from regard import api
     from regard.cli.options import decoding
 
@@ -53,12 +53,19 @@ def run(
                 print(piece, end="", flush=True)
             print()
         return
-    for group in [[text]] if text is not None else _groups():
-        _answer(loaded, group, as_json)
+    answered = 0
+    for group in [[text]] if text is not None else _groups(loaded.check):
+        _answer(loaded, group, answered, as_json)
+        answered += len(group)
 
 
-def _answer(model: "Model", texts: list[str], as_json: bool) -> None:
-    for text, found in zip(texts, model.hypotheses(texts), strict=True):
+def _answer(model: "Model", texts: list[str], first: int, as_json: bool) -> None:
+    """Print the answers of a group; `first` is how many texts came before it, so that each draws its own numbers."""
+    from regard.decoding.strategies import Sample
+
+    strategy = model.decoding.chosen()
+    strategy = replace(strategy, first=first) if isinstance(strategy, Sample) else strategy
+    for text, found in zip(texts, model.hypotheses(texts, strategy), strict=True):
         output = model.tokenizer.decode(found.ids)
         if as_json:
             record = {"input": text, "output": output, "score": found.score, "tokens": len(found.ids)}
@@ -69,6 +76,10 @@ def _answer(model: "Model", texts: list[str], as_json: bool) -> None:
 
 def _lines() -> Iterator[str]:
     """Lines of stdin; a terminal is told that we wait for it."""
+    if sys.stdin is None:
+        raise InputError("there is no text and no stdin to read it from", "give the text as an argument")
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
     if sys.stdin.isatty():
         print("one text per line; end with Ctrl-D", file=sys.stderr)
     try:
@@ -78,11 +89,19 @@ def _lines() -> Iterator[str]:
         raise InputError(f"stdin is not UTF-8 text ({error.reason})", "convert it, for instance with iconv") from error
 
 
-def _groups() -> Iterator[list[str]]:
-    """Lines in groups, decoded together; from a terminal, one by one, so that each is answered at once."""
-    together = 1 if sys.stdin.isatty() else LINES_TOGETHER
+def _groups(check: Callable[[str], None]) -> Iterator[list[str]]:
+    """Lines in groups, decoded together; from a terminal, one by one, so that each is answered at once.
+
+    A line that cannot be used is named by its number, after those before it have been answered.
+    """
+    together = 1 if sys.stdin is None or sys.stdin.isatty() else LINES_TOGETHER
     group: list[str] = []
-    for line in _lines():
+    for number, line in enumerate(_lines(), start=1):
+        try:
+            check(line)
+        except InputError as error:
+            yield group
+            raise InputError(f"line {number}: {error.problem}", error.remedy) from error
         group.append(line)
         if len(group) == together:
             yield group

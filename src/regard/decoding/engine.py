@@ -65,7 +65,7 @@ def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, sto
     state = stepper.start(inputs)
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
-    draws = _Draws(strategy.seed if isinstance(strategy, Sample) else None, len(ids))
+    draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))
     for _ in range(stop.tokens):
         logits, state = stepper.step(ids, state)
         ids = strategy.choose(logits, draws(sequence))
@@ -93,12 +93,11 @@ def _log_probability(logits: RowLogits, ids: RowIds) -> Float[Tensor, "rows"]:
 class _Draws:
     """Uniform numbers, a stream of its own for every sequence."""
 
-    def __init__(self, seed: int | None, sequences: int) -> None:
-        self.generators = (
-            []
-            if seed is None
-            else [torch.Generator().manual_seed((seed * 1_000_003 + index) % 2**63) for index in range(sequences)]
-        )
+    def __init__(self, strategy: Sample | None, sequences: int) -> None:
+        self.generators: list[torch.Generator] = []
+        if strategy is not None:
+            start = strategy.seed * 1_000_003 + strategy.first
+            self.generators = [torch.Generator().manual_seed((start + index) % 2**63) for index in range(sequences)]
 
     def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:
         if not self.generators:

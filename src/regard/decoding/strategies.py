@@ -1,5 +1,6 @@
 """Ways to choose tokens, each a frozen value: `Greedy()`, `Sample(temperature=0.8, top_p=0.9)`, `Beam(5)`."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -32,10 +33,14 @@ class Sample:
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
+    first: int = 0
+    """The place of the first sequence among all: texts decoded in several batches go on counting."""
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise InputError(f"temperature {self.temperature} is not above 0", "use greedy decoding for the limit at 0")
+        if not 0 < self.temperature < math.inf:
+            raise InputError(
+                f"temperature {self.temperature} is not a number above 0", "use greedy decoding for the limit at 0"
+            )
         if self.top_k is not None and self.top_k < 1:
             raise InputError(f"top-k {self.top_k} keeps no token", "use 1 or more, or leave it out")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -71,6 +76,8 @@ class Beam:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise InputError(f"a beam of {self.size} holds nothing", "use 1 or more")
+        if not math.isfinite(self.length_penalty):
+            raise InputError(f"a length penalty of {self.length_penalty} ranks nothing", "use a number, such as 1")
 
 
 Strategy = Greedy | Sample | Beam

@@ -116,6 +116,7 @@ class Path:
         """How many heads the layer has."""
         return self.calls[0].query.shape[1]
 
+    @torch.no_grad()
     def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
         """The weights of these rows, all if None; keys a row could not see yet are 0."""
         keys = self.joined("new_keys")
@@ -251,8 +252,15 @@ class Seen:
             place += 1
         return self.runs[place], index
 
+    @property
+    def watching(self) -> bool:
+        """Whether this is the thread that watches; what others do with the same model is theirs."""
+        return self.finished in outcome_listeners.get()
+
     def record(self, layer: str, module: Attend, given: dict[str, Any]) -> None:
         """Keep what one call of attention was given."""
+        if not self.watching:
+            return
         memory, queries = given["memory"], given["query"].shape[2]
         crossing = layer.endswith("cross") or (self._past is None and queries != memory.tokens)
         before = self.runs[-1].layers.get(layer) if self.runs else None
@@ -280,11 +288,11 @@ class Seen:
 
     def enter_model(self, inputs: Inputs | None) -> None:
         """A whole model begins to read, or ends (None)."""
-        self._inputs = inputs
+        self._inputs = inputs if self.watching else self._inputs
 
     def enter_decoder(self, past: int | None) -> None:
         """A decoder begins with so many tokens in its cache, or ends (None)."""
-        self._past = past
+        self._past = past if self.watching else self._past
 
     def finished(self, inputs: Inputs, outcome: list[Hypothesis]) -> None:
         """Decoding is over: these rows became these texts."""

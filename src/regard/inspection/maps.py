@@ -73,6 +73,7 @@ def attention_map(seen: Seen, layer: str, tokenizer: Tokenizer, head: int | None
 
 def default_layer(seen: Seen) -> str:
     """The layer to show when none is named: of the cross-attentions, else of all, the one that points most clearly."""
+    seen.find(None)  # says it where there is nothing to show
     candidates = [layer for layer in seen.layers if layer.endswith("cross")] or seen.layers
 
     def clarity(layer: str) -> float:

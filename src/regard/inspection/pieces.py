@@ -26,6 +26,7 @@ class Pieces(NamedTuple):
     output: Float[Tensor, "value_width"]
 
 
+@torch.no_grad()
 def four_steps(seen: Seen, layer: str, head: int, row: int, batch: int | None = None) -> Pieces:
     """Scores, scale, softmax and weighted sum of one row; the model must have been watched with its values."""
     path = seen.path(layer, head, batch)

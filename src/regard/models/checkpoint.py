@@ -1,5 +1,6 @@
 """A model in a folder: `config.json` says what it is, `model.safetensors` holds its weights. No pickles, ever."""
 
+import os.path
 from pathlib import Path
 
 import torch
@@ -29,7 +30,7 @@ def save_config(folder: Path, model: Transformer) -> None:
 
 def load_model(folder: Path) -> Transformer:
     """The model in this folder, on the CPU, in evaluation mode."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
         raise FileError(f"{folder} is not a folder", "give the folder of a trained model, such as runs/demo")
     remedy = "give the folder of a trained model; `regard train` writes one"
     values = read_json(folder / CONFIG, remedy)
@@ -82,4 +83,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise FileError(f"{path} is damaged: {error}", "copy it again, or resume training from its state") from error
+        raise FileError(
+            f"{path} is damaged: {error}",
+            "copy it again, or put the model.safetensors of its newest state/step-N in its place",
+        ) from error

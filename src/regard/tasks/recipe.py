@@ -9,6 +9,7 @@
 
 import json
 import math
+import os.path
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -73,8 +74,10 @@ class DecodingTable(Config):
     """How the model answers when nothing else is asked for; also `generation_config.json`."""
 
     strategy: Literal["greedy", "sample", "beam"] = Field("greedy", description="how tokens are chosen")
-    beams: int | None = Field(None, ge=1, description="width of the beam; 5 if absent")
-    length_penalty: float | None = Field(None, description="power of the length a beam's score is divided by")
+    beams: int | None = Field(None, ge=1, le=512, description="width of the beam; 5 if absent")
+    length_penalty: float | None = Field(
+        None, allow_inf_nan=False, description="power of the length a beam's score is divided by"
+    )
     temperature: float | None = Field(None, gt=0, description="of sampling")
     top_k: int | None = Field(None, ge=1, description="sample among this many")
     top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
@@ -166,7 +169,7 @@ def _locate(name: str) -> tuple[str, str]:
     path = Path(name)
     if name in shipped():
         return name, (files("regard") / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
-    if path.is_file():
+    if os.path.isfile(path):  # Path.is_file raises for a name that is too long
         try:
             return name, path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -177,7 +180,7 @@ def _locate(name: str) -> tuple[str, str]:
 def _parse(name: str, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise FileError(f"{name} is not valid TOML: {error}", "correct that line") from error
 
 

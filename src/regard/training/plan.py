@@ -15,7 +15,7 @@ class TrainingPlan(Config):
     steps: int = Field(2000, ge=1, description="optimizer steps")
     batch_tokens: int = Field(4096, ge=1, description="places in a batch: rows × longest")
     accumulate: int = Field(1, ge=1, description="batches added up before each step")
-    learning_rate: float = Field(1e-3, gt=0, description="at its peak")
+    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="at its peak")
     schedule: Literal["constant", "linear", "cosine", "inverse_sqrt"] = Field(
         "inverse_sqrt", description="after warm-up"
     )

@@ -54,6 +54,8 @@ def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) 
     state: dict[int, dict[str, Tensor]] = {}
     try:
         progress = Progress(values["step"], Position(**values["position"]), values["best"])
+        if f"step-{progress.step}" != path.name:
+            raise ValueError(f"it says step {progress.step}")
         generator = random["cpu"]
         for name, tensor in memory.items():
             index, part = name.split(".")

@@ -14,7 +14,7 @@ from regard.inspection.pieces import four_steps
 from regard.text.tokenizer import Tokenizer
 from regard.views.attention import draw_alignment_with_heads
 from regard.views.html import SUFFIXES, AttentionPage, LayerTop, check_html_name, largest_k, page_html
-from regard.views.page import check_format, save_figure
+from regard.views.page import FORMATS, check_format, save_figure
 from regard.views.steps import FourSteps, draw_steps
 from regard.views.words import merge_words
 
@@ -27,8 +27,11 @@ def check_name(path: Path) -> None:
     """Refuse a file name that says no known kind, before any work is done."""
     if path.suffix.lower() in SUFFIXES:
         check_html_name(path)
-    else:
+    elif path.suffix.lower() in FORMATS:
         check_format(path)
+    else:
+        known = ", ".join((*FORMATS, *SUFFIXES))
+        raise InputError(f"cannot draw to {path}: its name says no known format", f"end it in one of: {known}")
 
 
 def draw_seen(
