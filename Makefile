@@ -37,7 +37,7 @@ test: check browser
 	REGARD_SHAPES=off $(BIN)/pytest -rs -m "not slow and not gpu" tests/compiled
 
 test-slow: .venv/.developer
-	$(BIN)/pytest -rs -n $(WORKERS) -m slow
+	$(BIN)/pytest -rs -n $(WORKERS) -m slow --ignore tests/compiled
 
 bench: .venv/.developer
 	$(BIN)/regard bench attention --out benchmarks/results/attention-cpu.json

@@ -239,7 +239,7 @@ class Explicit(Kernel):
         query = query.reshape(batch * kv_heads, group * queries, -1)
         key, value = (shared.reshape(batch * kv_heads, keys, -1) for shared in (key, call.value))
         if added is None:
-            scores = torch.bmm(query * scale, key.transpose(1, 2))
+            scores = torch.baddbmm(query.new_empty(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=scale)
         else:
             if added.shape[:2] != (1, 1) or group > 1:
                 added = added.expand(batch, heads, queries, keys)
@@ -248,7 +248,7 @@ class Explicit(Kernel):
             added = added.masked_fill(nothing, 0.0).expand(batch * kv_heads, -1, -1)
             scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
         weights = scores.softmax(dim=-1)
-        if added is not None:
+        if added is not None and bool(nothing.any()):  # rarely, and a pass over all weights otherwise
             weights = weights.masked_fill(nothing, 0.0)
         weights = F.dropout(weights, call.dropout) if call.dropout else weights
         return torch.bmm(weights, value).view(batch, heads, queries, -1)

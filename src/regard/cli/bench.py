@@ -30,10 +30,12 @@ def bench(
 
     from regard.bench import attention
     from regard.bench.timing import circumstances, keep
+    from regard.training.memory import keep_freed_memory
 
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if chosen not in ("cpu", "cuda") or (chosen == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"device {device!r} cannot be used here", "use auto, cpu or, where there is one, cuda")
+    keep_freed_memory()
     rows = []
     for row in attention.rows(chosen):
         rows.append(row)

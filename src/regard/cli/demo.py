@@ -27,8 +27,10 @@ def demo(
     from regard import api
     from regard.cli.progress import ProgressBar
     from regard.tasks.translation import held_out, open_corpus
+    from regard.training.memory import keep_freed_memory
     from regard.views.look import draw_seen
 
+    keep_freed_memory()
     begun = perf_counter()
     with ProgressBar() as listener:
         model = api.train("dates", out, resume=resume, listener=listener)

@@ -20,7 +20,9 @@ def train(
     """
     from regard import api
     from regard.cli.progress import ProgressBar
+    from regard.training.memory import keep_freed_memory
 
+    keep_freed_memory()
     folder = out or Path("runs") / Path(recipe).stem
     with ProgressBar() as listener:
         api.train(recipe, folder, changes=changes, resume=resume, listener=listener)
