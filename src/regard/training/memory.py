@@ -1,4 +1,4 @@
-"""Keeping freed memory: glibc gives large tensors back to the system at every step and faults them in again at the next.
+"""Keeping freed memory: glibc gives large tensors back to the system at every step and faults them in again.
 
 Called by the commands that train or measure, never on import: it holds on to about a gigabyte for shorter steps.
 """
@@ -16,4 +16,5 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     settings = {MMAP_THRESHOLD: 1 << 30, TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 256 << 20}
-    return all([mallopt(name, value) == 1 for name, value in settings.items()])
+    answers = [mallopt(name, value) for name, value in settings.items()]  # all are told, whatever the first says
+    return answers == [1] * len(settings)
