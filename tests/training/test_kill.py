@@ -80,7 +80,7 @@ def disturbed(folder: Path, steps: int, precision: str, signals: list[signal.Sig
             return False
         if how == signal.SIGINT:
             assert process.returncode == 130
-            assert said.splitlines()[-1] == "regard: stopped; a training run goes on with --resume"
+            assert said.splitlines()[-1] == "regard: stopped; a training run goes on from its last state with --resume"
             assert "Traceback" not in said
             assert list(folder.rglob(".partial-*")) == []
         else:
