@@ -30,6 +30,8 @@ class Gathered(Kernel):
             return call.not_inner
         if call.device.type != "cpu":
             return "it is for CPUs; on a GPU FlexAttention does this"
+        if torch.compiler.is_compiling():
+            return "it counts live tiles while it runs, which a compiled graph cannot"
         if call.mask is None:
             return "without a mask every tile is live"
         if isinstance(call.bias, Tensor):

@@ -11,7 +11,6 @@ texts in bfloat16; `gathered.py` and `flex.py` hold those that work on live tile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -38,7 +37,7 @@ class Call:
     bias: Bias | Tensor | None
     dropout: float
 
-    @cached_property
+    @property
     def shape(self) -> Shape:
         """Of the scores: (batch, heads, queries, keys)."""
         batch, heads, queries, _ = self.query.shape
@@ -248,7 +247,7 @@ class Explicit(Kernel):
             added = added.masked_fill(nothing, 0.0).expand(batch * kv_heads, -1, -1)
             scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
         weights = scores.softmax(dim=-1)
-        if added is not None and bool(nothing.any()):  # rarely, and a pass over all weights otherwise
+        if added is not None and (torch.compiler.is_compiling() or bool(nothing.any())):  # rarely: it is a whole pass
             weights = weights.masked_fill(nothing, 0.0)
         weights = F.dropout(weights, call.dropout) if call.dropout else weights
         return torch.bmm(weights, value).view(batch, heads, queries, -1)

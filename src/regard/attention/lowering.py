@@ -44,7 +44,9 @@ def sees_nothing(added: Tensor) -> Bool[Tensor, "*shape 1"]:
 
 def is_causal_flag(mask: Mask | None, shape: Shape) -> bool:
     """Whether PyTorch's causal flag says it: it aligns queries and keys at the start, so they must be as many."""
-    return isinstance(mask, Causal) and shape[2] == shape[3]
+    if isinstance(mask, Causal) and shape[2] == shape[3]:  # noqa: SIM103
+        return True  # said by a branch: compiled with lengths that vary, the comparison itself would not be a bool
+    return False
 
 
 @dataclass(frozen=True, eq=False)
