@@ -5,6 +5,7 @@ import math
 import types
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Barrier
 
 import pytest
 import torch
@@ -549,18 +550,20 @@ def test_two_threads_that_watch_one_model_see_their_own_runs():
             model(Inputs(Padded.of([text])))
         alone.append(seen.weights("decoder.1.self"))
 
-    def watched(text: list[int]) -> list[torch.Tensor]:
-        found = []
-        for _ in range(20):
-            with watch_module(model) as seen, torch.no_grad():
+    together = Barrier(2)
+
+    def watched(text: list[int]) -> torch.Tensor:
+        with watch_module(model) as seen, torch.no_grad():
+            together.wait()  # both watch before either runs: PyTorch's hooks cannot be set while a module is called
+            for _ in range(5):
                 model(Inputs(Padded.of([text])))
-            found.append(seen.weights("decoder.1.self"))
-        return found
+            together.wait()
+        assert len(seen.runs) == 5
+        return seen.weights("decoder.1.self", batch=4)
 
     with ThreadPoolExecutor(2) as pool:
         for expected, found in zip(alone, pool.map(watched, texts), strict=True):
-            for one in found:
-                torch.testing.assert_close(one, expected)
+            torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("similarity", ["additive", "general"])

@@ -352,7 +352,9 @@ def _reader(seen: Seen) -> Any:
 
 
 def _recorder(seen: Seen, layer: str) -> Any:
-    def record(module: Attend, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def record(module: Attend, args: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
+        if options is None:  # another thread's call, while the hook was being set
+            return
         given = {"mask": None, "bias": None} | dict(zip(("query", "memory", "mask", "bias"), args, strict=False))
         seen.record(layer, module, given | options)
 
