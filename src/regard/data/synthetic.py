@@ -8,6 +8,7 @@ source is ever in train, and valid and test hold `held_out` different sequences 
 repeat itself. Lengths are equally likely. Targets of `sort` may meet across splits: many rows sort to one.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -54,9 +55,9 @@ class Sequences(Corpus):
                 "raise longest or symbols, or lower held_out",
             )
 
+    @abstractmethod
     def answer(self, letters: list[str]) -> list[str]:
         """The target's letters."""
-        raise NotImplementedError
 
     def size(self, split: Split) -> int | None:
         """`held_out` for valid and test, None for train."""
