@@ -20,7 +20,7 @@ from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, InputError
-from regard.files import read_json, write_json, write_text
+from regard.files import PARTIAL, read_json, write_json, write_text
 from regard.inspection.capture import Seen, record_into
 from regard.metrics.text import exact_match
 from regard.models.checkpoint import load_model, save_config, save_model
@@ -29,11 +29,18 @@ from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
 from regard.tasks.translation import held_out, objective, open_corpus, train_tokenizer
 from regard.text.tokenizer import Tokenizer
-from regard.training.loop import Listener, Run, Silent
+from regard.training import fingerprint
+from regard.training.interrupt import Interrupt
+from regard.training.loop import Run
+from regard.training.plan import CHANGEABLE
+from regard.training.reports import Listener, Silent
 from regard.training.trainable import TokenPrediction
 
 TOGETHER = 64
 """Texts decoded side by side by `Model.run`."""
+
+DATA = "state/data.json"
+"""In a run's folder: what it was trained on, in a few digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,13 +239,22 @@ def train(
     changes: list[str] | None = None,
     resume: bool = False,
     listener: Listener | None = None,
+    interrupt: Interrupt | None = None,
 ) -> Model:
-    """Train what a recipe describes into the folder `out`, and load the best model from it."""
+    """Train what a recipe describes into the folder `out`, and load the best model from it.
+
+    With `resume`, `changes` may name training keys that differ from the run's own, such as `training.steps=9000`.
+    Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and `Stopped` raised.
+    """
     plan = read_recipe(recipe, changes) if isinstance(recipe, str) else recipe
     folder = Path(out)
-    _claim(folder, plan, resume)
+    listener = listener or Silent()
+    for sentence in _claim(folder, plan, resume, changes or []):
+        listener.say(sentence)
     corpus = open_corpus(plan.data)
     tokenizer = _tokenizer(folder, corpus, plan, resume)
+    seen = fingerprint.fingerprint(corpus, tokenizer)
+    fingerprint.compare(folder / DATA, seen, resume)
     torch.manual_seed(plan.training.seed)
     config = TransformerConfig(**plan.model.model_dump(exclude={"name"}), vocabulary=tokenizer.size)
     how = objective(config, tokenizer)
@@ -246,6 +262,8 @@ def train(
     batches = BatchStream(corpus, how, plan.training.batch_tokens, plan.training.seed)
     next(batches.start(Position()))  # what cannot be trained on is refused before anything is written
     valid = by_length(how.encode(held_out(corpus, "valid")), how, plan.training.batch_tokens)
+    write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
+    fingerprint.write(folder / DATA, seen)
     save_config(folder, module)
     save_around(folder, tokenizer, plan)
     run = Run(
@@ -254,27 +272,41 @@ def train(
         [how.batch(batch) for batch in valid],
         plan.training,
         folder,
-        listener or Silent(),
+        listener,
+        interrupt or Interrupt(),
     )
     run.fit()
     return load(folder)
 
 
-def _claim(folder: Path, plan: Recipe, resume: bool) -> None:
-    """A non-empty folder is refused unless resumed, and a resumed one must hold the same recipe."""
+def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:
+    """A non-empty folder is refused unless it is a run to be resumed, with the same recipe but for `changes`.
+
+    Only what a run can go on with may be changed, and only by naming it: a recipe that merely differs is refused.
+    Gives a sentence on each change.
+    """
     if folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file", "choose another --out")
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return
+    if not folder.is_dir() or all(path.name.startswith(PARTIAL) for path in folder.iterdir()):
+        return []
     if not resume:
         raise FileError(f"{folder} is not empty", "add --resume to go on with it, or choose another --out")
-    if (folder / "recipe.toml").is_file():
-        before, now = _read(folder / "recipe.toml").model_dump(mode="json"), plan.model_dump(mode="json")
-        changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
-        if changed:
-            raise ConfigError(
-                f"the recipe in {folder} differs in {', '.join(changed)}", "resume with the same recipe, or train anew"
-            )
+    if not (folder / "recipe.toml").is_file():
+        raise FileError(
+            f"{folder} is no run that can be resumed: it has no recipe.toml",
+            "give the --out of one, or an empty folder to train anew",
+        )
+    before, now = _read(folder / "recipe.toml").model_dump(mode="json"), plan.model_dump(mode="json")
+    changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
+    asked = {change.partition("=")[0].strip() for change in changes}
+    if any(key not in CHANGEABLE for key in changed):
+        remedy = "resume with the same recipe, or train anew"
+    elif any(key not in asked for key in changed):
+        remedy = f"resume with the same recipe, or say that you mean it with --set {changed[0]}=VALUE"
+    else:
+        split = [key.split(".") for key in changed]
+        return [f"{table}.{key} is now {now[table][key]}, was {before[table][key]}" for table, key in split]
+    raise ConfigError(f"the recipe in {folder} differs in {', '.join(changed)}", remedy)
 
 
 def _tokenizer(folder: Path, corpus: Corpus, plan: Recipe, resume: bool) -> Tokenizer:

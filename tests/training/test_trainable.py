@@ -7,8 +7,8 @@ from torch import nn
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
-from regard.training.loop import autocast
 from regard.training.plan import TrainingPlan
+from regard.training.precision import autocast
 from regard.training.trainable import Loss, TokenPrediction, Trainable, cross_entropy
 
 TARGETS = torch.tensor([[3, IGNORED, 0, 10, IGNORED], [1, 2, 3, IGNORED, IGNORED]])

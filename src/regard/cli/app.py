@@ -1,11 +1,13 @@
 """`regard`: the verbs, and how errors reach a person: one sentence with the remedy, never a traceback.
 
-Exit codes: 0 done, 1 something is wrong with what was asked, 2 the command itself was not understood, 130 stopped.
+Exit codes: 0 done, 1 something is wrong with what was asked, 2 the command itself was not understood, 130 stopped by
+Ctrl-C, 143 by SIGTERM.
 Results go to stdout, progress and errors to stderr. Heavy imports happen inside the verbs, so `--help` is instant.
 """
 
 import json
 import os
+import shlex
 import sys
 from io import TextIOWrapper
 
@@ -13,8 +15,9 @@ import typer
 
 from regard.cli import bench, demo, evaluate, listing, look, run, train
 from regard.errors import RegardError
+from regard.training.interrupt import Stopped
 
-STOPPED = 130
+STOPPED = (130, 143)
 
 app = typer.Typer(
     help="A toolkit for attention models: train them, decode with them, see exactly what they attend to.",
@@ -42,13 +45,14 @@ def main() -> None:
     except RegardError as error:
         complain(error.problem, error.remedy)
         sys.exit(1)
-    except (KeyboardInterrupt, SystemExit) as end:
-        if isinstance(end, SystemExit) and end.code != STOPPED:
+    except Stopped as stopped:
+        complain(str(stopped), f"go on with: {_again()}")
+        sys.exit(stopped.code)
+    except (KeyboardInterrupt, SystemExit) as end:  # Typer turns Ctrl-C into an exit
+        if isinstance(end, SystemExit) and end.code not in STOPPED:
             raise
-        complain(
-            "stopped", "a training run goes on from its last state with --resume"
-        )  # Typer turns Ctrl-C into an exit
-        sys.exit(STOPPED)
+        complain("stopped", "a training run goes on from its last state with --resume")
+        sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")
         sys.exit(1)
@@ -58,6 +62,12 @@ def main() -> None:
     except OSError as error:
         complain(f"the output cannot be written: {error.strerror or error}", "check where it goes")
         sys.exit(1)
+
+
+def _again() -> str:
+    """The command that goes on with the run this one began."""
+    arguments = sys.argv[1:]
+    return shlex.join(["regard", *arguments, *(() if "--resume" in arguments else ("--resume",))])
 
 
 def complain(problem: str, remedy: str) -> None:

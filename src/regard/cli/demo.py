@@ -27,13 +27,14 @@ def demo(
     from regard import api
     from regard.cli.progress import ProgressBar
     from regard.tasks.translation import held_out, open_corpus
+    from regard.training.interrupt import listening
     from regard.training.memory import keep_freed_memory
     from regard.views.look import draw_seen
 
     keep_freed_memory()
     begun = perf_counter()
-    with ProgressBar() as listener:
-        model = api.train("dates", out, resume=resume, listener=listener)
+    with listening() as interrupt, ProgressBar() as listener:
+        model = api.train("dates", out, resume=resume, listener=listener, interrupt=interrupt)
     seconds = perf_counter() - begun
     days = held_out(open_corpus(model.recipe.data), "test")
     metrics = model.evaluate(days)

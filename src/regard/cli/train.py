@@ -1,6 +1,8 @@
 """`regard train`: a recipe in, a model folder out."""
 
+import json
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated
 
 import typer
@@ -13,17 +15,29 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The model folder; runs/RECIPE if absent.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last state.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object when it is done.")] = False,
 ) -> None:
     """Train a model from a recipe.
+
+    Ctrl-C finishes the step, saves, and says how to go on; a second one stops at once. With --resume, --set may change
+    how a run goes on (training.steps, training.learning_rate …), not what it is.
 
     Example: `regard train dates --set training.steps=500 --out runs/dates`
     """
     from regard import api
     from regard.cli.progress import ProgressBar
+    from regard.training.interrupt import listening
     from regard.training.memory import keep_freed_memory
+    from regard.training.resume import latest
 
     keep_freed_memory()
+    begun = perf_counter()
     folder = out or Path("runs") / Path(recipe).stem
-    with ProgressBar() as listener:
-        api.train(recipe, folder, changes=changes, resume=resume, listener=listener)
+    with listening() as interrupt, ProgressBar() as listener:
+        api.train(recipe, folder, changes=changes, resume=resume, listener=listener, interrupt=interrupt)
+    if as_json:
+        progress = latest(folder)
+        record = {"folder": str(folder), "steps": progress.step, "validation_loss": progress.best}
+        typer.echo(json.dumps(record | {"seconds": round(perf_counter() - begun, 1)}, ensure_ascii=False))
+        return
     typer.echo(f"{folder} holds the model; ask it with: regard run {folder}")

@@ -33,8 +33,10 @@ from regard.data.stream import Position
 from regard.inspection.formulas import attended
 from regard.models.checkpoint import load_model, save_model
 from regard.models.transformer import Transformer
-from regard.training.loop import Run, Silent, backward
+from regard.training.loop import Run
 from regard.training.plan import TrainingPlan
+from regard.training.reports import Silent
+from regard.training.step import backward
 from regard.training.trainable import TokenPrediction
 
 ROUNDING = 1e-5

@@ -1,67 +1,38 @@
 """One loop for anything Trainable: forward, backward, clip, step; now and then validate, save, report.
 
-The folder is the run's memory: `model.safetensors` is the best by validation, `state/` the last states to resume
-from, `metrics.jsonl` one line per report. Running it again from any complete state gives the same weights.
+The folder is the run's memory: `model.safetensors` is the best by validation, or the mean of the last states where
+the plan asks for it (the best is then in `state/`); `state/` holds the last states to resume from, `metrics.jsonl` one
+line per step. Running it again from any complete state gives the same weights.
 """
 
-import json
-import time
+import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor
+from torch.optim import Optimizer
 
 from regard.data.batching import Batch
-from regard.data.stream import Batches, Position
+from regard.data.stream import Batches
 from regard.errors import FileError, InputError
-from regard.files import write_text
-from regard.models.checkpoint import WEIGHTS, save_tensors
+from regard.models.checkpoint import WEIGHTS, load_tensors, save_tensors
+from regard.training import resume
+from regard.training.average import mean
+from regard.training.interrupt import Interrupt, Stopped
+from regard.training.journal import Journal
 from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
-from regard.training.resume import Progress, available, clean, damaged, load_state, rewind_metrics, save_state
+from regard.training.precision import autocast, choose_precision
+from regard.training.reports import Listener, Report
+from regard.training.resume import Progress
 from regard.training.schedules import factor
-from regard.training.trainable import Loss, Trainable
+from regard.training.step import Awaited, Stepper, Taken, finite, place
+from regard.training.trainable import Trainable
 
-METRICS = "metrics.jsonl"
-
-
-@dataclass(frozen=True)
-class Report:
-    """What is known after a step."""
-
-    step: int
-    steps: int
-    loss: float
-    rate: float
-    tokens_per_second: float
-    validation: dict[str, float] | None = None
-
-
-class Silent:
-    """A listener that says nothing."""
-
-    def __call__(self, report: Report) -> None:
-        """Nothing."""
-
-    def say(self, sentence: str) -> None:
-        """Nothing."""
-
-
-@runtime_checkable
-class Listener(Protocol):
-    """Who is told how it goes."""
-
-    def __call__(self, report: Report) -> None:
-        """After every step."""
-        ...
-
-    def say(self, sentence: str) -> None:
-        """Something a person should know."""
-        ...
+BEST = "best.safetensors"
 
 
 @dataclass(frozen=True)
@@ -74,40 +45,43 @@ class Run:
     plan: TrainingPlan
     folder: Path
     listener: Listener
+    interrupt: Interrupt = field(default_factory=Interrupt)
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.trainable.module.parameters()).device
 
+    def finished(self, progress: Progress) -> bool:
+        """Whether all steps are taken, or validation has not improved for as long as the plan's patience."""
+        impatient = self.plan.patience is not None and progress.worse >= self.plan.patience
+        return progress.step >= self.plan.steps or impatient
+
     def fit(self, until: int | None = None) -> Progress:
-        """Train to the last step, or only `until` one, from the newest complete state if there is one."""
-        plan, module = self.plan, self.trainable.module
-        optimizer = adamw(module, plan)
-        clean(self.folder)
+        """Train to the last step, or only `until` one, from the newest complete state if there is one.
+
+        Raises `Stopped` if it was asked to stop: the state after the step it was at is then saved.
+        """
+        optimizer = adamw(self.trainable.module, self.plan)
+        self.trainable.module.train()
+        resume.clean(self.folder)
         progress = self._resume(optimizer)
-        lines = rewind_metrics(self.folder / METRICS, progress.step)
-        write_text(self.folder / METRICS, "".join(line + "\n" for line in lines))
-        stream = self.batches.start(progress.position)
-        best = progress.best
-        for step in range(progress.step + 1, (until or plan.steps) + 1):
-            begun = time.perf_counter()
-            for group in optimizer.param_groups:
-                group["lr"] = plan.learning_rate * factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps)
-            loss, position = self._step(stream, optimizer)
-            seconds = time.perf_counter() - begun
-            validation = None
-            if step % plan.evaluate_every == 0 or step == plan.steps:
-                validation = {"loss": self.validate()}
-                if best is None or validation["loss"] < best:
-                    best = validation["loss"]
-                    save_tensors(self.folder / WEIGHTS, module.state_dict())
-            report = Report(step, plan.steps, loss.mean, group["lr"], loss.count / seconds, validation)
-            self._record(report)
-            progress = Progress(step, position, best)
-            if step % plan.save_every == 0 or step == plan.steps:
-                save_state(self.folder, progress, module, optimizer, plan.keep)
-            self.listener(report)
+        if self.finished(progress):
+            self._publish(progress)  # what a crash after the last state left undone
+            self.listener.say(f"{self.folder} is finished after step {progress.step}: {self._why(progress)}")
+            return progress
+        if self.plan.precision == "auto":
+            chosen = choose_precision("auto", self.device)
+            self.listener.say(f"computing in {chosen.name}: {chosen.why}")
+        with self._writing():
+            opened = Journal(self.folder, progress.step)
+        with opened as journal, self._compiled(), self.interrupt.heeding():
+            if journal.last < progress.step:
+                gap = f"{journal.last + 1} to {progress.step}"
+                self.listener.say(f"{journal.path} was damaged: its lines for the steps {gap} are lost")
+            progress = self._train(optimizer, progress, journal, until or self.plan.steps)
+        if self.finished(progress):
+            self._tell_the_end(progress)
         return progress
 
     def validate(self) -> float:
@@ -115,65 +89,161 @@ class Run:
         module = self.trainable.module
         module.eval()
         with torch.no_grad(), autocast(self.plan, self.device):
-            losses = [self.trainable.loss(batch.to(self.device)) for batch in self.validation]
+            losses = [self.trainable.loss(place(batch, self.device)) for batch in self.validation]
         module.train()
         return sum(float(loss.sum) for loss in losses) / sum(loss.count for loss in losses)
 
-    def _step(
-        self, stream: Iterator[tuple[Batch, Position]], optimizer: torch.optim.Optimizer
-    ) -> tuple[Loss, Position]:
-        """Add up the batches' gradients, divide once by all their targets, clip, step."""
-        batches = [next(stream) for _ in range(self.plan.accumulate)]
-        loss = backward(self.trainable, [batch.to(self.device) for batch, _ in batches], self.plan)
-        if not torch.isfinite(loss.sum):
-            raise InputError(
-                f"the loss became {float(loss.sum)}", "lower training.learning_rate or raise training.warmup"
-            )
-        nn.utils.clip_grad_norm_(self.trainable.module.parameters(), self.plan.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss, batches[-1][1]
+    def _train(self, optimizer: Optimizer, progress: Progress, journal: Journal, last: int) -> Progress:
+        plan = self.plan
+        stepper = Stepper(self.trainable, optimizer, plan, self.batches.start(progress.position))
+        awaited = Awaited()
+        for step in range(progress.step + 1, last + 1):
+            rate = plan.learning_rate * factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps)
+            taken = stepper.take(step, rate)
+            awaited.add(taken)
+            progress = replace(progress, step=step, position=taken.position)
+            asked = self.interrupt.number
+            validating = step % plan.evaluate_every == 0 or step == plan.steps
+            saving = step % plan.save_every == 0 or step == plan.steps or asked is not None
+            wait_for_all = validating or saving or step == last or self.device.type != "cuda"
+            with self._writing():
+                for one, seconds in awaited.arrived(but=0 if wait_for_all else 1):
+                    report = self._report(one, seconds, progress)
+                    if validating and one.number == step:
+                        progress, report = self._validated(progress, report)
+                    journal.write(report)
+                    self.listener(report)
+                if saving or self.finished(progress):
+                    journal.sync()
+                    self._save(progress, optimizer)
+            if self.finished(progress):
+                break
+            if asked is not None:
+                raise Stopped(step, self.folder, asked)
+        return progress
 
-    def _resume(self, optimizer: torch.optim.Optimizer) -> Progress:
-        self.trainable.module.train()
-        for _, path in available(self.folder):
+    def _report(self, taken: Taken, seconds: float, progress: Progress) -> Report:
+        loss, norm = taken.read()
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            what = f"the loss became {loss}" if not math.isfinite(loss) else f"the gradient became {norm}"
+            raise self._diverged(what, taken.number)
+        speed = taken.count / max(seconds, 1e-9)
+        return Report(taken.number, self.plan.steps, loss, taken.rate, speed, best=progress.best, worse=progress.worse)
+
+    def _validated(self, progress: Progress, report: Report) -> tuple[Progress, Report]:
+        """Validate; if it is the best so far, keep it."""
+        loss = self.validate()
+        if not math.isfinite(loss):
+            raise self._diverged(f"the validation loss became {loss}", progress.step)
+        if progress.best is None or loss < progress.best:
+            self._require_finite(progress.step)
+            save_tensors(self._best, self.trainable.module.state_dict())
+            progress = replace(progress, best=loss, worse=0)
+        else:
+            progress = replace(progress, worse=progress.worse + 1)
+        return progress, replace(report, validation={"loss": loss}, best=progress.best, worse=progress.worse)
+
+    def _save(self, progress: Progress, optimizer: Optimizer) -> None:
+        self._require_finite(progress.step)
+        resume.save_state(self.folder, progress, self.trainable.module, optimizer)
+        self._publish(progress)
+
+    def _publish(self, progress: Progress) -> None:
+        """Drop the states that are no longer wanted; where the model is their mean, write it."""
+
+        def regular(step: int) -> bool:  # one that a signal caused must not change what is kept and averaged
+            return step % self.plan.save_every == 0 or (step == progress.step and self.finished(progress))
+
+        resume.drop_old_states(self.folder, progress.step, self.plan.keep, regular)
+        if self.plan.average is None:
+            return
+        past = [path for step, path in resume.available(self.folder) if step <= progress.step and regular(step)]
+        if past:
+            newest = past[: self.plan.average]
+            save_tensors(self.folder / WEIGHTS, mean(self._weights(newest[::-1])))
+
+    def _weights(self, states: list[Path]) -> Iterator[dict[str, Tensor]]:
+        for path in states:
             try:
-                progress = load_state(path, self.trainable.module, optimizer)
+                yield resume.load_weights(path)
             except FileError as error:
-                self.listener.say(damaged(path, error))
+                self.listener.say(f"{path} is damaged ({error.problem}); the mean is taken without it")
+
+    @property
+    def _best(self) -> Path:
+        """Where the best model is kept."""
+        return self.folder / WEIGHTS if self.plan.average is None else self.folder / "state" / BEST
+
+    def _resume(self, optimizer: Optimizer) -> Progress:
+        states = resume.available(self.folder)
+        for _, path in states:
+            try:
+                progress = resume.load_state(path, self.trainable.module, optimizer)
+            except FileError as error:
+                self.listener.say(f"{path} is damaged ({error.problem}); falling back to the state before it")
             else:
                 self.listener.say(f"resuming after step {progress.step}")
                 return progress
-        if available(self.folder):
-            self.listener.say("no state can be used; starting again from the beginning")
+        if states:
+            raise FileError(
+                f"none of the {len(states)} states in {self.folder / 'state'} is whole",
+                "put a copy of one back, or remove that folder to start again from the first step",
+            )
         return Progress()
 
-    def _record(self, report: Report) -> None:
-        values = {"step": report.step, "loss": report.loss, "rate": report.rate}
-        values["tokens_per_second"] = round(report.tokens_per_second, 1)
-        if report.validation is not None:
-            values |= {f"validation_{name}": value for name, value in report.validation.items()}
-        with (self.folder / METRICS).open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(values) + "\n")
+    def _tell_the_end(self, progress: Progress) -> None:
+        """Why a run ended early, and what the mean of its states is worth."""
+        if progress.step < self.plan.steps:
+            self.listener.say(f"stopped early after step {progress.step}: {self._why(progress)}")
+        if self.plan.average is not None:
+            module = self.trainable.module
+            last = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+            module.load_state_dict(load_tensors(self.folder / WEIGHTS))
+            loss = self.validate()
+            module.load_state_dict(last)
+            self.listener.say(
+                f"the mean of the last {self.plan.average} states has validation loss {loss:.4f}; "
+                f"the best single one had {progress.best:.4f}"
+            )
 
+    def _why(self, progress: Progress) -> str:
+        if progress.step >= self.plan.steps:
+            return f"all {self.plan.steps} steps are taken; to train longer add --resume --set training.steps=N"
+        return f"validation did not improve {progress.worse} times in a row (training.patience={self.plan.patience})"
 
-def backward(trainable: Trainable, batches: list[Batch], plan: TrainingPlan) -> Loss:
-    """Gradients of the mean loss over all targets of all batches, however they are divided among batches."""
-    parameters = [parameter for parameter in trainable.module.parameters() if parameter.requires_grad]
-    total, count = torch.zeros((), dtype=torch.float64), 0
-    for batch in batches:
-        with autocast(plan, parameters[0].device):
-            loss = trainable.loss(batch)
-        loss.sum.backward()  # type: ignore[no-untyped-call]
-        total, count = total + loss.sum.detach().double().cpu(), count + loss.count
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad /= count
-    return Loss(total, count)
+    @contextmanager
+    def _compiled(self) -> Iterator[None]:
+        """The model's forward pass compiled in its place: its parameters keep their names, and it can be undone."""
+        module = self.trainable.module
+        if not self.plan.compile:
+            yield
+            return
+        self.listener.say("compiling the model: the first steps and the first validation take longer")
+        module.compile(dynamic=True)
+        try:
+            yield
+        finally:
+            module._compiled_call_impl = None
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What cannot be written ends the run; say from where it can go on."""
+        try:
+            yield
+        except FileError as error:
+            states = resume.available(self.folder)
+            where = f"from {states[0][1]}" if states else "from the first step"
+            raise FileError(error.problem, f"make room there, then go on {where} with --resume") from error
 
-def autocast(plan: TrainingPlan, device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 where the plan says so."""
-    if plan.precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    def _require_finite(self, step: int) -> None:
+        if not finite(self.trainable.module):
+            raise self._diverged("a weight became infinite or not a number", step)
+
+    def _diverged(self, what: str, step: int) -> InputError:
+        states = resume.available(self.folder)
+        where = f"go on after step {states[0][0]}" if states else "start again"
+        lower = f"--resume --set training.learning_rate={self.plan.learning_rate / 2:g}"
+        also = "a longer training.warmup or a smaller training.clip"
+        if choose_precision(self.plan.precision, self.device).name != "float32":
+            also += " or training.precision=float32"
+        return InputError(f"{what} at step {step}", f"{where} with {lower}, or train anew with {also}")

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.config import Config
+from regard.errors import ConfigError
 
 Memory = Annotated[float, Field(ge=0, lt=1)]
 
@@ -24,9 +25,33 @@ class TrainingPlan(Config):
     betas: tuple[Memory, Memory] = Field((0.9, 0.98), description="AdamW's two memories")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability given away by each target")
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="of the forward pass (autocast)")
+    precision: Literal["float32", "bfloat16", "auto"] = Field(
+        "float32", description="of the forward pass (autocast); auto: bfloat16 where the device computes in it"
+    )
+    compile: bool = Field(False, description="torch.compile the model: minutes at the start, shorter steps on a GPU")
     evaluate_every: int = Field(500, ge=1, description="steps between validations")
     save_every: int = Field(500, ge=1, description="steps between states to resume from")
+    patience: int | None = Field(None, ge=1, description="validations in a row without a new best before it stops")
     keep: int = Field(2, ge=1, description="states kept")
+    average: int | None = Field(None, ge=2, description="states whose mean the model is; the best one if absent")
     seed: int = Field(0, ge=0, lt=2**32, description="of weights, dropout and the order of the data")
     device: str = Field("auto", description="cpu, cuda, or auto: cuda where there is one")
+
+    @model_validator(mode="after")
+    def _enough_is_kept(self) -> "TrainingPlan":
+        if self.average is not None and self.keep < self.average:
+            raise ConfigError(
+                f"average = {self.average} states cannot be had where keep = {self.keep}",
+                f"use training.keep={self.average} or more",
+            )
+        return self
+
+
+CHANGEABLE = frozenset(
+    f"training.{key}"
+    for key in (
+        *("steps", "learning_rate", "schedule", "warmup", "weight_decay", "clip", "label_smoothing"),
+        *("precision", "compile", "evaluate_every", "save_every", "patience", "keep", "device"),
+    )
+)
+"""What `--resume` lets `--set` change: the weights, the optimizer and the place in the data keep their meaning."""

@@ -55,13 +55,17 @@ class TokenPrediction:
         inputs: Inputs = batch.inputs
         logits: Logits = self.module(inputs)
         smoothing = self.label_smoothing if self.module.training else 0.0
-        return cross_entropy(logits, batch.targets, smoothing)
+        return Loss(summed_cross_entropy(logits, batch.targets, smoothing), batch.count)
 
 
 def cross_entropy(logits: Logits, targets: Tensor, smoothing: float = 0.0) -> Loss:
+    """`summed_cross_entropy` and how many targets there are; counting waits for a GPU."""
+    return Loss(summed_cross_entropy(logits, targets, smoothing), int((targets != IGNORED).sum()))
+
+
+def summed_cross_entropy(logits: Logits, targets: Tensor, smoothing: float = 0.0) -> Tensor:
     """`−Σ log p(target)`, each target smoothed by Szegedy et al. (2015, §7); IGNORED targets count for nothing."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    total = F.cross_entropy(
+    return F.cross_entropy(
         wide.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing
     )
-    return Loss(total, int((targets != IGNORED).sum()))

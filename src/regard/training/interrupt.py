@@ -1,0 +1,79 @@
+"""Stopping a run without losing anything: the step is finished, its state saved, and only then it stops.
+
+A run looks at its `Interrupt` after every step; any thread may ask. Only the command line listens to signals.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = "\nfinishing this step and saving; once more to stop at once\n"
+
+
+class Stopped(Exception):  # noqa: N818  (nothing is wrong)
+    """A run that stopped because it was asked to, with everything saved."""
+
+    def __init__(self, step: int, folder: Path, number: int) -> None:
+        super().__init__(f"stopped after step {step}, which is saved in {folder}")
+        self.step = step
+        self.folder = folder
+        self.code = 128 + number
+        """What a process that ends by this signal exits with."""
+
+
+class Interrupt:
+    """A wish to stop that a run can see."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """The signal that asked, once something has."""
+        self.heeded = False
+        """Whether a run is looking: before its first step there is nothing to save."""
+
+    def ask(self, number: int = signal.SIGINT) -> None:
+        """Stop after the step that is under way."""
+        self.number = int(number)
+
+    @contextmanager
+    def heeding(self) -> Iterator[None]:
+        """While a run is looking."""
+        self.heeded = True
+        try:
+            yield
+        finally:
+            self.heeded = False
+
+
+@contextmanager
+def listening() -> Iterator[Interrupt]:
+    """Ctrl-C and SIGTERM ask the `Interrupt`; a second one, or one before the first step, ends at once.
+
+    Outside the main thread, where Python allows no handlers, only `ask` does.
+    """
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if interrupt.heeded and interrupt.number is None:
+            interrupt.ask(number)
+            os.write(2, PATIENCE.encode())  # a signal may come in the middle of a print
+            return
+        signal.signal(number, signal.SIG_DFL)  # a third one needs nobody's help
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, hear) for number in SIGNALS}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
