@@ -11,6 +11,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention.dropout import Dropout
 from regard.axes import Hidden
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -32,7 +33,7 @@ class FeedForward(nn.Module):
         self.into = nn.Linear(width, inner)
         self.gate = nn.Linear(width, inner) if kind in GATED else None
         self.back = nn.Linear(inner, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Hidden) -> Hidden:
         """Widen, bend, (gate,) narrow."""

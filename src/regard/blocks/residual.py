@@ -8,6 +8,7 @@ A layer writes both as `stream = around.add(stream, f(around.enter(stream)))`.
 
 from torch import nn
 
+from regard.attention.dropout import Dropout
 from regard.axes import Hidden
 from regard.blocks.config import BlockConfig
 from regard.blocks.norm import norm
@@ -19,7 +20,7 @@ class Residual(nn.Module):
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.norm = norm(config.norm, config.width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.placement = config.norm_placement
 
     def enter(self, stream: Hidden) -> Hidden:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.dropout import Dropout
 from regard.attention.mask import Causal, Mask, Padding
 from regard.axes import Hidden, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, Surroundings
@@ -45,7 +46,7 @@ class Transformer(nn.Module):
         self.config = config
         crossing = config.architecture == "encoder-decoder"
         self.embedding = TokenEmbedding(config.vocabulary, config.width, scaled=config.scaled)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         if config.architecture != "decoder":
             self.encoder_positions = Positions(config, both_directions=True)
             self.encoder = Encoder(config, config.encoder_layers or config.layers)

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from regard.axes import Logits
 from regard.data.batching import IGNORED, Batch, Inputs
+from regard.training.likelihood import tiled_cross_entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,8 @@ def cross_entropy(logits: Logits, targets: Tensor, smoothing: float = 0.0) -> Lo
 
 def summed_cross_entropy(logits: Logits, targets: Tensor, smoothing: float = 0.0) -> Tensor:
     """`−Σ log p(target)`, each target smoothed by Szegedy et al. (2015, §7); IGNORED targets count for nothing."""
+    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        return tiled_cross_entropy(logits.flatten(0, 1), targets.flatten(), smoothing)
     wide = logits if logits.dtype == torch.float64 else logits.float()
     return F.cross_entropy(
         wide.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing
