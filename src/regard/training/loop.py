@@ -29,7 +29,7 @@ from regard.training.precision import autocast, choose_precision
 from regard.training.reports import Listener, Report
 from regard.training.resume import Progress
 from regard.training.schedules import factor
-from regard.training.step import Awaited, Stepper, Taken, finite, place
+from regard.training.step import Awaited, Stepper, Taken, finite, place, steps_behind
 from regard.training.trainable import Trainable
 
 BEST = "best.safetensors"
@@ -105,9 +105,9 @@ class Run:
             asked = self.interrupt.number
             validating = step % plan.evaluate_every == 0 or step == plan.steps
             saving = step % plan.save_every == 0 or step == plan.steps or asked is not None
-            wait_for_all = validating or saving or step == last or self.device.type != "cuda"
+            waiting = validating or saving or step == last
             with self._writing():
-                for one, seconds in awaited.arrived(but=0 if wait_for_all else 1):
+                for one, seconds in awaited.arrived(but=0 if waiting else steps_behind(self.device)):
                     report = self._report(one, seconds, progress)
                     if validating and one.number == step:
                         progress, report = self._validated(progress, report)

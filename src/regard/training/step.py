@@ -90,6 +90,11 @@ class Awaited:
             yield taken, seconds
 
 
+def steps_behind(device: torch.device) -> int:
+    """How many steps may be under way while their numbers are not asked for: a GPU works while the next is queued."""
+    return 1 if device.type == "cuda" else 0
+
+
 @dataclass(frozen=True)
 class Stepper:
     """Takes steps: batches in, changed weights out."""
