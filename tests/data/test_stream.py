@@ -136,6 +136,7 @@ def test_an_example_that_no_batch_can_hold_is_refused_with_both_numbers(objectiv
     cost = objective.cost(objective.encode([long.train[0]])[0])
     assert taken(BatchStream(long, objective, tokens=cost), 1)
     with pytest.raises(
-        ConfigError, match=rf"fills {cost} tokens and a batch holds {cost - 1}; raise training\.batch_tokens"
+        ConfigError,
+        match=rf"fills {cost} tokens and a batch holds {cost - 1}: it begins 'x+'; raise training\.batch_tokens",
     ):
         taken(BatchStream(long, objective, tokens=cost - 1), 1)

@@ -1,18 +1,27 @@
-"""A user's own files as pairs: TSV (source, tab, target on each line) or two parallel files, line by line.
+r"""A user's own files as pairs or as documents.
 
-Text is taken exactly as written, but for a byte-order mark and the line ends. Nothing is skipped: a line that
-is not a pair is an error that names it.
+    parallel   two files: line N of the one becomes line N of the other
+    tsv        source, tab, target on each line
+    jsonl      {"source": …, "target": …} on each line, or {"text": …} for documents; other keys may stand beside them
+    text       documents for a language model: blank lines separate them, one may have many lines
+
+Text is taken exactly as written (see `reading.py`; any file may be packed with gzip). Nothing is skipped, dropped as a
+duplicate or guessed: a line that is not what the format says is an error that names it.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from regard.data.corpus import Corpus, Pair, Split, require_index
+from regard.data.reading import read_lines
 from regard.errors import ConfigError, FileError, choose
 
-FORMATS = ("auto", "parallel", "tsv")
+FORMATS = ("auto", "parallel", "tsv", "jsonl", "text")
+JSON_NAMES = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
@@ -40,32 +49,54 @@ class PairList(Corpus):
 
 
 def read_pairs(paths: Path | tuple[Path, Path], format: str = "auto") -> list[Pair]:
-    """The pairs of one TSV file or of two parallel files; `auto` goes by how many paths there are."""
-    if format not in FORMATS:
-        raise ConfigError(f"format {format!r} is unknown", choose(format, FORMATS))
+    """The pairs of one file or of two parallel ones; `auto` is parallel, or JSONL by its name, or TSV."""
+    _require_known(format)
+    if format == "text":
+        raise ConfigError("format 'text' has documents and no pairs", "use parallel, tsv or jsonl")
     if isinstance(paths, Path):
         if format == "parallel":
             raise ConfigError(
                 f"format 'parallel' takes two files, but only {paths} is given",
-                "give [SOURCE, TARGET], or use 'tsv'",
+                "give [SOURCE, TARGET], or use tsv or jsonl",
             )
-        return _read_tsv(paths)
-    if format == "tsv":
+        return _read_json_pairs(paths) if format == "jsonl" or _is_json(paths, format) else _read_tsv(paths)
+    if format in ("tsv", "jsonl"):
         raise ConfigError(
-            f"format 'tsv' takes one file, but {paths[0]} and {paths[1]} are given",
+            f"format {format!r} takes one file, but {paths[0]} and {paths[1]} are given",
             "give one path, or use 'parallel'",
         )
     return _read_parallel(*paths)
 
 
+def read_documents(path: Path, format: str = "auto") -> list[str]:
+    """The documents of a text file, or of JSONL with a "text" on each line; `auto` goes by the name."""
+    _require_known(format)
+    if format in ("parallel", "tsv"):
+        raise ConfigError(f"format {format!r} has pairs and no documents", "use text or jsonl")
+    if format == "jsonl" or _is_json(path, format):
+        return [_field(path, number, record, "text") for number, record in _records(path, ("text",))]
+    blocks = groupby(read_lines(path), key=lambda line: bool(line.strip()))
+    return ["\n".join(lines) for filled, lines in blocks if filled]
+
+
+def _require_known(format: str) -> None:
+    if format not in FORMATS:
+        raise ConfigError(f"format {format!r} is unknown", choose(format, FORMATS))
+
+
+def _is_json(path: Path, format: str) -> bool:
+    return format == "auto" and path.name.lower().removesuffix(".gz").endswith(JSON_NAMES)
+
+
 def _read_tsv(path: Path) -> list[Pair]:
     pairs = []
-    for number, line in enumerate(_read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         sides = line.split("\t")
         if len(sides) != 2:
+            more = ", for instance with cut -f1,2" if len(sides) > 2 else ""
             raise FileError(
                 f"{path}, line {number} has {len(sides) - 1} tabs, not one",
-                "write source, one tab, target on each line",
+                f"write source, one tab, target on each line{more}",
             )
         for side, text in zip(("source", "target"), sides, strict=True):
             _require_text(path, number, side, text)
@@ -74,7 +105,7 @@ def _read_tsv(path: Path) -> list[Pair]:
 
 
 def _read_parallel(source_path: Path, target_path: Path) -> list[Pair]:
-    sources, targets = _read_lines(source_path), _read_lines(target_path)
+    sources, targets = read_lines(source_path), read_lines(target_path)
     if len(sources) != len(targets):
         raise FileError(
             f"{source_path} has {len(sources)} lines and {target_path} has {len(targets)}",
@@ -86,29 +117,60 @@ def _read_parallel(source_path: Path, target_path: Path) -> list[Pair]:
     return [Pair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 
+def _read_json_pairs(path: Path) -> list[Pair]:
+    keys = ("source", "target")
+    return [Pair(*(_field(path, number, record, key) for key in keys)) for number, record in _records(path, keys)]
+
+
+def _records(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The object on each line, with the line's number; it has these keys."""
+    remedy = f"write one object on each line, such as {json.dumps(dict.fromkeys(keys, '…'), ensure_ascii=False)}"
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(line, object_pairs_hook=_once_each)
+        except json.JSONDecodeError as error:
+            problem = f"is not JSON ({error.msg} at character {error.colno})" if line.strip() else "is empty"
+            raise FileError(f"{path}, line {number} {problem}", remedy) from error
+        except (ValueError, RecursionError) as error:
+            raise FileError(f"{path}, line {number} cannot be read ({error})", remedy) from error
+        if not isinstance(record, dict):
+            raise FileError(f"{path}, line {number} is JSON but not an object", remedy)
+        missing = [key for key in keys if key not in record]
+        if missing:
+            found = ", ".join(json.dumps(key) for key in record) or "no keys"
+            raise FileError(f"{path}, line {number} has no {json.dumps(missing[0])} but {found}", remedy)
+        yield number, record
+
+
+def _once_each(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key comes twice."""
+    record = dict(items)
+    if len(record) < len(items):
+        raise ValueError("a key comes twice in one object")
+    return record
+
+
+def _field(path: Path, number: int, record: dict[str, Any], key: str) -> str:
+    """A text of one record: a string, not blank, of whole characters."""
+    text = record[key]
+    if not isinstance(text, str):
+        raise FileError(
+            f"{path}, line {number}: the {key} is {json.dumps(text)[:40]}, not a string", "put it in quotes"
+        )
+    _require_text(path, number, key, text)
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise FileError(
+                f"{path}, line {number}: the {key} has half of a character (\\u{ord(text[error.start]):04x})",
+                "write both halves of the pair, or the character itself",
+            ) from error
+    if "\0" in text:
+        raise FileError(f"{path}, line {number}: the {key} holds a NUL, which no text has", "remove it")
+    return text
+
+
 def _require_text(path: Path, number: int, side: str, text: str) -> None:
     if not text.strip():
-        raise FileError(f"{path}, line {number}: the {side} is empty", "fill it in, or remove the pair")
-
-
-def _read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file, ended by LF or CRLF and by nothing else (U+2028 and the like are text)."""
-    if path.is_dir():
-        raise FileError(f"{path} is a folder, not a file", "give the path of a text file")
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError as error:
-        raise FileError(f"{path} does not exist", "check the path") from error
-    except OSError as error:
-        raise FileError(f"{path} cannot be read ({error.strerror})", "check the path and its permissions") from error
-    try:
-        text = raw.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise FileError(
-            f"{path}, line {line} is not UTF-8 (byte 0x{raw[error.start]:02x})",
-            "save the file as UTF-8, for instance with iconv -t UTF-8",
-        ) from error
-    if not text.strip():
-        raise FileError(f"{path} is empty", "give a file with at least one pair")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        raise FileError(f"{path}, line {number}: the {side} is empty", "fill it in, or remove the line and its pair")

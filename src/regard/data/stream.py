@@ -86,8 +86,9 @@ def by_length(examples: Sequence[Example], objective: Objective, tokens: int) ->
     for example in sorted(examples, key=objective.cost):  # stable, so equal lengths keep their order
         cost = objective.cost(example)
         if cost > tokens:
+            beginning = objective.tokenizer.decode((example.source + example.target)[:12])[:40]
             raise ConfigError(
-                f"an example fills {cost} tokens and a batch holds {tokens}",
+                f"an example fills {cost} tokens and a batch holds {tokens}: it begins {beginning!r}",
                 "raise training.batch_tokens or leave such long examples out",
             )
         if (len(current) + 1) * cost > tokens:
