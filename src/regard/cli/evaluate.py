@@ -10,7 +10,7 @@ import typer
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     data: Annotated[
-        Path | None, typer.Argument(help="A TSV file (source, tab, target); the recipe's test split if absent.")
+        Path | None, typer.Argument(help="A file of pairs, TSV or JSONL; the recipe's test split if absent.")
     ] = None,
     examples: Annotated[
         int | None, typer.Option(min=1, help="At most so many examples; if absent all of DATA, 1000 of a test split.")
@@ -27,8 +27,12 @@ def evaluate(
 
     loaded = api.load(model)
     table = loaded.recipe.data
-    pairs = read_pairs(data)[:examples] if data is not None else held_out(open_corpus(table), "test", examples or 1000)
-    name = str(data) if data is not None else f"{table.corpus or table.test} (test)"
+    if data is not None:
+        pairs, name = read_pairs(data)[:examples], str(data)
+    else:
+        pairs = held_out(open_corpus(table, ["test"]), "test", examples or 1000)
+        files = [table.test] if isinstance(table.test, str) else table.test or ()
+        name = f"{table.corpus or ' and '.join(files)} (test)"
     metrics = loaded.evaluate(pairs)
     if as_json:
         record = {"task": loaded.task, "data": name, "examples": len(pairs), "metrics": metrics}

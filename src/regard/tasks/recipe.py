@@ -4,13 +4,15 @@
     [data]       where the texts come from      [training]   how it is trained
     [tokenizer]  how text becomes ids           [decoding]   how it answers
 
-`model = "transformer"` is short for `[model] name = "transformer"`. Unknown keys are refused with the nearest known.
+`model = "transformer"` is short for `[model] name = "transformer"`, `data = "dates"` for `[data] corpus = "dates"`.
+Unknown keys are refused with the nearest known.
 """
 
 import json
 import math
 import os.path
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -33,27 +35,71 @@ class TaskTable(Config):
 
 
 class DataTable(Config):
-    """A built-in corpus by name, or files of your own."""
+    """A built-in corpus by name, or files of your own.
+
+    With files, `folder` is always there and absolute, so that a written recipe means the same files everywhere.
+    """
 
     corpus: str | None = Field(None, description="a built-in corpus; `regard list corpora` names them")
     options: dict[str, Any] = Field(default_factory=dict, description="the corpus's own options")
     train: Source | None = Field(None, description="a file, or [source, target] files")
     valid: Source | None = Field(None, description="likewise, to choose the best model by")
     test: Source | None = Field(None, description="likewise, to report on")
-    format: str = Field("auto", description="auto, parallel or tsv")
+    folder: str | None = Field(None, description="where relative paths begin; the current folder if absent")
+    format: Literal["auto", "parallel", "tsv", "jsonl", "text"] = Field("auto", description="what the files hold")
+
+    @field_validator("train", "valid", "test", mode="before")
+    @classmethod
+    def _files(cls, value: Any, info: Any) -> Any:
+        names = list(value) if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(name, str) and name.strip() for name in names) or len(names) not in (1, 2):
+            raise ConfigError(
+                f"{info.field_name} = {value!r} cannot be used", "give a file, or two as [SOURCE, TARGET], in quotes"
+            )
+        return tuple(names) if len(names) == 2 else names[0]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absolute_folder(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("train") is not None:
+            folder = values.get("folder") or ""
+            if isinstance(folder, str):
+                return {**values, "folder": os.path.abspath(os.path.expanduser(folder))}
+        return values
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataTable":
         if (self.corpus is None) == (self.train is None):
             raise ConfigError(
-                "[data] needs either a corpus or files to train on",
+                "it needs either a corpus or files to train on",
                 'write corpus = "dates", or train = "pairs.tsv" and valid = "held-out.tsv"',
             )
         if self.train is not None and self.valid is None:
-            raise ConfigError("[data] has files to train on and none to validate on", 'add valid = "held-out.tsv"')
+            raise ConfigError("it has files to train on and none to validate on", 'add valid = "held-out.tsv"')
         if self.corpus is None and self.options:
-            raise ConfigError("[data.options] belong to a built-in corpus and none is named", "leave them out")
+            raise ConfigError("options belong to a built-in corpus and none is named", "leave them out")
+        if self.corpus is not None:
+            for key in ("valid", "test", "folder", "format"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise ConfigError(
+                        f"{key} has no effect with the built-in corpus {self.corpus!r}", f"leave {key} or corpus out"
+                    )
         return self
+
+    def paths(self, source: Source) -> Path | tuple[Path, Path]:
+        """Where these files are: below `folder`, written from the current folder where they are inside it."""
+        if isinstance(source, str):
+            return _shortest(Path(self.folder or "", Path(source).expanduser()))
+        first, second = source
+        return _shortest(Path(self.folder or "", Path(first).expanduser())), _shortest(
+            Path(self.folder or "", Path(second).expanduser())
+        )
+
+
+def _shortest(path: Path) -> Path:
+    """A path as a person in the current folder would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 class TokenizerTable(Config):
@@ -111,6 +157,10 @@ BEAM_OPTIONS = ("beams", "length_penalty")
 SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
 
 
+MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name"}
+"""What a string in place of a table means."""
+
+
 class Recipe(Config):
     """All tables of a recipe."""
 
@@ -121,10 +171,16 @@ class Recipe(Config):
     training: TrainingPlan = TrainingPlan()
     decoding: DecodingTable = DecodingTable()
 
-    @field_validator("task", "model", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+    def _table(cls, value: Any, read: Callable[[Any], Any], info: Any) -> Any:
+        """A string alone is a table's main key, and an error says which table it is about."""
+        if isinstance(value, str) and info.field_name in MAIN_KEYS:
+            value = {MAIN_KEYS[info.field_name]: value}
+        try:
+            return read(value)
+        except ConfigError as error:
+            raise ConfigError(f"[{info.field_name}] {error.problem}", error.remedy) from error
 
     def toml(self) -> str:
         """The recipe as a file, every default written out."""
@@ -199,7 +255,7 @@ def _apply(values: dict[str, Any], change: str) -> None:
     for key in keys[:-1]:
         inner = values.setdefault(key, {})
         if isinstance(inner, str):
-            inner = values[key] = {"name": inner}
+            inner = values[key] = {MAIN_KEYS.get(key, "name"): inner}
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {change!r} goes inside {key!r}, which is not a table", "check the key")
         values = inner

@@ -1,14 +1,19 @@
 """Translation in the wide sense: a text in, a text out. Also what `copy`, `reverse`, `sort` and `dates` are."""
 
+import os.path
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from regard.data.corpus import Corpus, Pair, Split, corpus
 from regard.data.objectives import Continuation, Objective, SourceToTarget
 from regard.data.sources import PairList, read_pairs
-from regard.errors import ConfigError
+from regard.errors import ConfigError, FileError
 from regard.models.config import TransformerShape
 from regard.tasks.recipe import DataTable, Source
 from regard.text.tokenizer import Tokenizer
+
+LONGEST_WORD = 4096
+"""Characters a tokenizer is shown at once."""
 
 
 def objective(shape: TransformerShape, tokenizer: Tokenizer) -> Objective:
@@ -21,18 +26,28 @@ def objective(shape: TransformerShape, tokenizer: Tokenizer) -> Objective:
     return SourceToTarget(tokenizer) if shape.architecture == "encoder-decoder" else Continuation(tokenizer)
 
 
-def open_corpus(table: DataTable) -> Corpus:
-    """The corpus a recipe's [data] describes."""
+def open_corpus(table: DataTable, splits: Collection[Split] = ("train", "valid", "test")) -> Corpus:
+    """The corpus a recipe's [data] describes; of files, only those of the splits asked for are read."""
     if table.corpus is not None:
         return corpus(table.corpus, table.options)
-    assert table.train is not None
-    assert table.valid is not None
-    test = [] if table.test is None else _pairs(table.test, table.format)
-    return PairList(_pairs(table.train, table.format), _pairs(table.valid, table.format), test)
+    if table.format == "text":
+        raise ConfigError(
+            "[data] format 'text' has documents and task 'translation' needs pairs",
+            "use parallel, tsv or jsonl, or auto",
+        )
+    given: dict[Split, Source | None] = {"train": table.train, "valid": table.valid, "test": table.test}
+    read = {split: _pairs(table, source) for split, source in given.items() if source and split in splits}
+    return PairList(read.get("train", []), read.get("valid", []), read.get("test", []))
 
 
-def _pairs(source: Source, format: str) -> list[Pair]:
-    return read_pairs(Path(source) if isinstance(source, str) else (Path(source[0]), Path(source[1])), format)
+def _pairs(table: DataTable, source: Source) -> list[Pair]:
+    paths = table.paths(source)
+    for path in [paths] if isinstance(paths, Path) else paths:
+        if not os.path.lexists(path):
+            raise FileError(
+                f"{path} does not exist", "check the path, or name the folder of the data with --set data.folder=FOLDER"
+            )
+    return read_pairs(paths, table.format)
 
 
 def held_out(corpus: Corpus, split: Split, most: int = 1000) -> list[Pair]:
@@ -46,4 +61,9 @@ def train_tokenizer(corpus: Corpus, size: int, sample: int) -> Tokenizer:
     known = corpus.size("train")
     count = sample if known is None else min(sample, known)
     pairs = (corpus.example("train", index) for index in range(count))
-    return Tokenizer.train((text for pair in pairs for text in pair), size)
+    return Tokenizer.train((piece for pair in pairs for text in pair for piece in _pieces(text)), size)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text in pieces: learning merges takes the square of a word's length, and a word may be a whole line."""
+    return (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
