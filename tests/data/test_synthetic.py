@@ -17,7 +17,7 @@ def some(one: Corpus, split: Split, count: int) -> list[Pair]:
 
 
 def test_the_built_in_corpora_are_known_by_name() -> None:
-    assert {"dates", "copy", "reverse", "sort"} <= set(CORPORA)
+    assert {"dates", "numbers", "copy", "reverse", "sort"} <= set(CORPORA)
     assert all(corpus(name, {}).name == name for name in CORPORA)
 
 

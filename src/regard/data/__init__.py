@@ -1,5 +1,5 @@
 """Files and built-in corpora to pairs of texts. Importing this folder fills `regard.data.corpus.CORPORA`."""
 
-from regard.data import dates, synthetic
+from regard.data import dates, numbers, synthetic
 
-__all__ = ["dates", "synthetic"]
+__all__ = ["dates", "numbers", "synthetic"]
