@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_masks import DENSE4, EXAMPLES, LEFT, RIGHT, trees
 from torch.autograd.profiler import profile
 
-from regard.attention import gathered
+from regard.attention import explicit, gathered
 from regard.attention.bias import ALiBi
 from regard.attention.core import KERNELS, attend, explain
 from regard.attention.kernels import Call
@@ -64,6 +64,15 @@ def test_a_kernel_equals_the_reference_at_any_size(kernel, similarity, bias, exa
     given_tensors = drawn.draw(torch.float64)
     ours, reference = (outcome(given_tensors, learnt, mask, added, name) for name in (kernel, "reference"))
     assert_same(ours, reference, 1e-9)
+
+
+@pytest.mark.parametrize("mask", [None, Causal(), Window(31)], ids=["no mask", "causal", "window"])
+def test_the_explicit_kernel_equals_the_reference_where_it_works_in_parts(mask):
+    sizes = Sizes(batch=5, kv_heads=7, queries=explicit.HALVED + 3, keys=explicit.HALVED + 3)
+    assert sizes.batch * sizes.heads * sizes.queries * sizes.keys > 2 * explicit.CACHED * torch.get_num_threads()
+    given_tensors, learnt = sizes.draw(), similarity_of("scaled_dot", sizes.head_width)
+    ours, reference = (outcome(given_tensors, learnt, mask, None, name) for name in ("explicit", "reference"))
+    assert_same(ours, reference)
 
 
 @pytest.mark.parametrize(("kernel", "similarity"), ACCEPTED)

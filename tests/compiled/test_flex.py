@@ -8,6 +8,7 @@ import os
 import pytest
 import torch
 
+from regard.attention.bias import ALiBi, RelativeBuckets
 from regard.attention.core import attend, explain
 from regard.attention.flex import SIZE, lower
 from regard.attention.mask import Block, Causal, Document, Global, Mask, Padding, Window
@@ -32,6 +33,19 @@ def test_flex_equals_the_reference(mask):
         ours = attend(query, key, value, mask=mask, kernel="flex")
         reference = attend(query, key, value, mask=mask, kernel="reference")
     torch.testing.assert_close(ours, reference, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "bias", [ALiBi(4), RelativeBuckets(4), torch.randn(4, 300, 411)], ids=["alibi", "t5", "tensor"]
+)
+def test_flex_adds_a_bias_as_the_reference_does(bias):
+    query = torch.randn(2, 4, 300, 16)
+    key, value = torch.randn(2, 2, 411, 16), torch.randn(2, 2, 411, 16)
+    for mask in (None, Causal() & Window(70)):
+        with torch.no_grad():
+            ours = attend(query, key, value, mask=mask, bias=bias, kernel="flex")
+            reference = attend(query, key, value, mask=mask, bias=bias, kernel="reference")
+        torch.testing.assert_close(ours, reference, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mask", [*MASKS.values(), Block(128)], ids=[*MASKS.keys(), "blocks"])

@@ -7,6 +7,7 @@ left and cached decoding need nothing special. A plain tensor works as a bias to
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from regard.attention.mask import Grid
 from regard.errors import ConfigError
 
+Terms = Callable[[Tensor, Tensor, Tensor], Tensor]
+
 
 class Bias(nn.Module, ABC):
     """A term added to the scores of so many heads, computed for any box of (query, key) indices."""
@@ -22,8 +25,12 @@ class Bias(nn.Module, ABC):
     heads: int
 
     @abstractmethod
+    def terms_on(self, device: torch.device) -> Terms:
+        """The term as a function of (head, query, key), index tensors that spread over each other."""
+
     def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
         """The term for each head, query and key of the grid."""
+        return self.terms_on(at.head.device)(at.head, at.query, at.key)
 
 
 class ALiBi(Bias):
@@ -38,10 +45,10 @@ class ALiBi(Bias):
         self.heads = heads
         self.slopes = alibi_slopes(heads)
 
-    def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
+    def terms_on(self, device: torch.device) -> Terms:
         """Minus slope times distance."""
-        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=at.head.device)
-        return -slopes[at.head] * (at.query - at.key).abs()
+        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=device)
+        return lambda head, query, key: -slopes[head] * (query - key).abs()
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -81,7 +88,7 @@ class RelativeBuckets(Bias):
         far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
         return side + torch.where(distance < exact, distance, far)
 
-    def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
-        """The learnt terms of each distance's bucket."""
-        terms: Tensor = self.terms(self.bucket(at.key - at.query))  # [1, 1, queries, keys, heads]
-        return terms.squeeze(1).permute(0, 3, 1, 2)
+    def terms_on(self, device: torch.device) -> Terms:
+        """The learnt term of the distance's bucket."""
+        terms: Tensor = self.terms.weight
+        return lambda head, query, key: terms[self.bucket(key - query), head]

@@ -19,10 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.bias import Bias
+from regard.attention.explicit import Explicit
 from regard.attention.expression import Grid, Mask
 from regard.attention.flex import Flex
 from regard.attention.gathered import Gathered
-from regard.attention.kernels import Call, Cudnn, Explicit, Kernel, KernelChoice, Sdpa, choose_kernel
+from regard.attention.kernels import Call, Cudnn, Kernel, KernelChoice, Sdpa, choose_kernel
 from regard.attention.lowering import bias_values, sees_nothing
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from regard.attention.bias import Bias
 from regard.attention.expression import Grid, Mask, Shape
 from regard.attention.kernels import Call, Kernel
 from regard.attention.lowering import is_causal_flag, kept, live_tiles, sees_everything
@@ -34,10 +35,8 @@ class Flex(Kernel):
         """What FlexAttention cannot do or is not given here."""
         if call.not_inner:
             return call.not_inner
-        if call.mask is None:
+        if call.mask is None and call.bias is None:
             return "without a mask every tile is live"
-        if call.bias is not None:
-            return "a bias is not among what it is given"
         if call.dropout:
             return "it has no dropout"
         width = call.query.shape[-1]
@@ -51,27 +50,32 @@ class Flex(Kernel):
         """The CPU, short texts, and masks that need no table."""
         if call.device.type == "cpu":
             return "on a CPU gathered tiles do this, and train"
-        if sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape):
+        plain = sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape)
+        if plain and call.bias is None:
             return "SDPA needs no table for this mask"
+        if isinstance(call.bias, Tensor):
+            return "a bias that is a tensor already is a table"
         if call.shape[2] * call.shape[3] < SMALLEST:
             return "a dense mask costs less for so few scores"
         return None
 
     def why(self, call: Call) -> str:
-        """It leaves out what the mask leaves out."""
+        """It leaves out what the mask leaves out, and computes a bias where it is needed."""
         return "the mask is block-sparse there: only live tiles are computed and nothing n×n is made"
 
     def run(self, call: Call) -> Attended:
-        """The compiled kernel, with the mask's live tiles."""
-        assert call.mask is not None
+        """The compiled kernel, with the mask's live tiles and the bias computed entry by entry."""
         query, key, scale = call.dotted()
         mask, shape = call.mask, call.shape
-        block_mask = kept(mask, ("flex", shape, query.device), lambda: lower(mask, shape, query.device))
+        block_mask = None
+        if mask is not None:
+            block_mask = kept(mask, ("flex", shape, query.device), lambda: lower(mask, shape, query.device))
         with torch._dynamo.config.patch(recompile_limit=MOST_COMPILED):
             out: Tensor = compiled()(
                 query.contiguous(),
                 key.contiguous(),
                 call.value.contiguous(),
+                score_mod=None if call.bias is None else added(call.bias, shape, query.device),
                 block_mask=block_mask,
                 scale=scale,
                 enable_gqa=shape[1] != key.shape[1],
@@ -107,6 +111,18 @@ def lower(mask: Mask, shape: Shape, device: torch.device) -> BlockMask:
     return BlockMask.from_kv_blocks(
         partial_count, partial, full_count, fulls, BLOCK_SIZE=SIZE, mask_mod=allowed, seq_lengths=(queries, keys)
     )
+
+
+def added(
+    bias: Bias | Tensor, shape: Shape, device: torch.device
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """The bias as FlexAttention's change of one score."""
+    shift = shape[3] - shape[2]
+    if isinstance(bias, Tensor):
+        table = bias.expand(shape)
+        return lambda score, batch, head, query, key: score + table[batch, head, query, key]
+    terms = bias.terms_on(device)
+    return lambda score, batch, head, query, key: score + terms(head, query + shift, key).to(score.dtype)
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:

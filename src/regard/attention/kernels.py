@@ -4,8 +4,8 @@ A kernel looks at a call and says why it cannot run it (`refuses`), why another 
 neither. `choose_kernel` takes the first of the list that does neither, or the one forced by name, which may be
 declined but not refused; `attend` and `explain` both go through it, so what `explain` says is what runs.
 
-The reference kernel is the ten lines in `core.py`. Here are PyTorch's fused ones and the explicit one for short
-texts in bfloat16; `gathered.py` and `flex.py` hold those that work on live tiles.
+The reference kernel is the ten lines in `core.py`. Here are PyTorch's fused ones; `explicit.py` holds the one for
+short texts in bfloat16, `gathered.py` and `flex.py` those that work on live tiles.
 """
 
 from abc import ABC, abstractmethod
@@ -204,50 +204,3 @@ class Cudnn(Sdpa):
         """SDPA with cuDNN's kernel and no other."""
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             return super().run(call)
-
-
-class Explicit(Kernel):
-    """Three plain products, n×n in memory: for short texts in bfloat16 on a CPU, where SDPA is slow."""
-
-    name = "explicit"
-    longest = 512
-
-    def refuses(self, call: Call) -> str | None:
-        """What is not an inner product it cannot score."""
-        return call.not_inner
-
-    def declines(self, call: Call) -> str | None:
-        """Anything but bfloat16 on a CPU, and long texts."""
-        if call.device.type != "cpu" or call.query.dtype != torch.bfloat16:
-            return "it pays only in bfloat16 on a CPU"
-        if max(call.shape[2:]) > self.longest:
-            return f"beyond {self.longest} tokens its n×n table costs more than it saves"
-        return None
-
-    def why(self, call: Call) -> str:
-        """It is short and in bfloat16."""
-        return "short texts in bfloat16 on a CPU run fastest as three plain products"
-
-    def run(self, call: Call) -> Attended:
-        """`softmax(scale · QKᵀ + mask) · V`, the first product adding the mask as it goes."""
-        query, key, scale = call.dotted()
-        batch, heads, queries, keys = call.shape
-        kv_heads = key.shape[1]
-        group = heads // kv_heads
-        added = dense_scores(call.mask, call.bias, query, call.shape)
-        query = query.reshape(batch * kv_heads, group * queries, -1)
-        key, value = (shared.reshape(batch * kv_heads, keys, -1) for shared in (key, call.value))
-        if added is None:
-            scores = torch.baddbmm(query.new_empty(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=scale)
-        else:
-            if added.shape[:2] != (1, 1) or group > 1:
-                added = added.expand(batch, heads, queries, keys)
-            added = added.reshape(-1, group * queries, keys)
-            nothing = sees_nothing(added)
-            added = added.masked_fill(nothing, 0.0).expand(batch * kv_heads, -1, -1)
-            scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
-        weights = scores.softmax(dim=-1)
-        if added is not None and (torch.compiler.is_compiling() or bool(nothing.any())):  # rarely: it is a whole pass
-            weights = weights.masked_fill(nothing, 0.0)
-        weights = F.dropout(weights, call.dropout) if call.dropout else weights
-        return torch.bmm(weights, value).view(batch, heads, queries, -1)
