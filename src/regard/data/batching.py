@@ -43,6 +43,10 @@ class Padded:
         """The same on another device."""
         return replace(self, ids=self.ids.to(device), lengths=self.lengths.to(device))
 
+    def pinned(self) -> "Padded":
+        """The same in memory a GPU can read by itself."""
+        return replace(self, ids=self.ids.pin_memory(), lengths=self.lengths.pin_memory())
+
     def rows(self) -> list[list[int]]:
         """The sequences again, without padding."""
         return [row[keep].tolist() for row, keep in zip(self.ids, self.real, strict=True)]
@@ -66,6 +70,10 @@ class Inputs:
         """The same on another device."""
         return Inputs(self.tokens.to(device), None if self.source is None else self.source.to(device))
 
+    def pinned(self) -> "Inputs":
+        """The same in memory a GPU can read by itself."""
+        return Inputs(self.tokens.pinned(), None if self.source is None else self.source.pinned())
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -77,6 +85,10 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same on another device."""
         return Batch(self.inputs.to(device), self.targets.to(device))
+
+    def pinned(self) -> "Batch":
+        """The same in memory a GPU can read by itself."""
+        return Batch(self.inputs.pinned(), self.targets.pin_memory())
 
     @property
     def count(self) -> int:
