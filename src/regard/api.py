@@ -22,7 +22,7 @@ from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, InputError
 from regard.files import PARTIAL, read_json, write_json, write_text
 from regard.inspection.capture import Seen, record_into
-from regard.metrics.text import exact_match
+from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -123,11 +123,14 @@ class Model:
             open_corpus(self.recipe.data).check(text)
 
     def evaluate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """The task's metrics on these pairs."""
+        """The task's metrics on these pairs: where every question has one answer, its share; else BLEU and chrF too."""
         if not pairs:
             raise InputError("there are no pairs to measure on", "give a file of pairs, or test data in the recipe")
-        outputs = self.run([pair.source for pair in pairs])
-        return {"exact_match": exact_match(outputs, [pair.target for pair in pairs])}
+        outputs, references = self.run([pair.source for pair in pairs]), [pair.target for pair in pairs]
+        found = {"exact_match": exact_match(outputs, references)}
+        if self.recipe.data.corpus is None:
+            found |= {"bleu": bleu(outputs, references, self.recipe.task.bleu), "chrf": chrf(outputs, references)}
+        return found
 
     def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":
         """What the model attends to while it answers, or while it reads the target it is given."""

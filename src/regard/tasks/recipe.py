@@ -22,6 +22,7 @@ from pydantic import Field, field_validator, model_validator
 from regard.config import Config
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, choose
+from regard.metrics.text import BleuTokenizer
 from regard.models.config import TransformerShape
 from regard.training.plan import TrainingPlan
 
@@ -32,6 +33,7 @@ class TaskTable(Config):
     """What the model is for."""
 
     name: Literal["translation"] = Field("translation", description="a text in, a text out")
+    bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
 
 
 class DataTable(Config):
