@@ -103,6 +103,14 @@ def test_missing_folders_above_are_made(tmp_path):
     assert (tmp_path / "one" / "two" / "file").read_bytes() == "é\n".encode()
 
 
+def test_a_folder_that_is_made_is_on_the_disk_too(tmp_path, monkeypatch):
+    done: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: done.append(os.readlink(f"/proc/self/fd/{handle}")))
+    write_text(tmp_path / "one" / "two" / "file", "text")
+    assert done[:2] == [str(tmp_path), str(tmp_path / "one")], "the folders that hold the new names"
+    assert done[-1] == str(tmp_path / "one" / "two")
+
+
 @pytest.mark.parametrize("below", ["x", "x/y", "x/y/z"])
 def test_a_path_below_a_regular_file_is_refused_in_a_sentence(tmp_path, below):
     file = tmp_path / "file"

@@ -19,7 +19,7 @@ def writing(path: Path) -> Iterator[Path]:
     """A place to write a file or a folder to; it takes `path`'s place when the block ends without an error."""
     partial = path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path.parent)
         yield partial
         _flush(partial)
         if os.path.isdir(partial) and path.exists():
@@ -59,6 +59,14 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FileError(f"{path} holds {type(value).__name__}, not an object", remedy)
     return value
+
+
+def _make(folder: Path) -> None:
+    """A folder and those above it, each on the disk before something is put into it."""
+    if not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
 
 
 def _flush(path: Path) -> None:

@@ -6,6 +6,7 @@ line per step. Running it again from any complete state gives the same weights.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -232,8 +233,11 @@ class Run:
             yield
         except FileError as error:
             states = resume.available(self.folder)
-            where = f"from {states[0][1]}" if states else "from the first step"
-            raise FileError(error.problem, f"make room there, then go on {where} with --resume") from error
+            where = f"after step {states[0][0]}" if states else "from the first step"
+            reason = re.sub(r".*cannot be written: (.*I/O error: )?| \(os error \d+\)", "", error.problem)
+            raise FileError(
+                f"{self.folder} cannot be written to: {reason}", f"make room there, then go on {where} with --resume"
+            ) from error
 
     def _require_finite(self, step: int) -> None:
         if not finite(self.trainable.module):
