@@ -26,9 +26,26 @@ def written(folder: Path, text: str) -> str:
 # Shipped recipes
 
 
+WORDS = ("one", "two", "three", "four", "five", "six", "seven")
+
+
+def with_data(name: str, folder: Path) -> list[str]:
+    """The changes a shipped recipe needs to have data: none for a corpus, else small files of the names it gives."""
+    data = read_recipe(name).data
+    if data.corpus is not None:
+        return []
+    folder.mkdir(exist_ok=True)
+    for files in (data.train, data.valid, data.test):
+        assert not isinstance(files, str)
+        for side, file in enumerate(files or ()):
+            lines = [word[:: 1 - 2 * side] for word in WORDS]
+            (folder / file).write_text("".join(f"{line} {line}\n" for line in lines))
+    return [f"data.folder={folder}"]
+
+
 @every_recipe
-def test_a_shipped_recipe_reads_and_its_data_exist(name):
-    recipe = read_recipe(name)
+def test_a_shipped_recipe_reads_and_its_data_exist(name, tmp_path):
+    recipe = read_recipe(name, with_data(name, tmp_path / "data"))
     corpus = open_corpus(recipe.data)
     corpus.check(held_out(corpus, "test", 1)[0].source)
     assert shipped()[name].endswith(".")
@@ -39,15 +56,27 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     monkeypatch.setattr("regard.data.stream.POOL", 64)
     tiny = ["training.steps=2", "training.batch_tokens=256", "tokenizer.sample=53", "model.width=12", "model.heads=2"]
     tiny += ["model.feedforward_width=7", "decoding.max_new_tokens=5"]
-    options = {field.name for field in dataclasses.fields(CORPORA[read_recipe(name).data.corpus])}
+    known = read_recipe(name).data.corpus
+    options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
     small = {"held_out": 31, "first_year": 1990, "last_year": 2009}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
+    tiny += with_data(name, tmp_path / "data")
     trained = regard.train(name, tmp_path / "run", changes=tiny)
     loaded = regard.load(tmp_path / "run")
     assert trained.recipe == loaded.recipe == read_recipe(name, tiny)
     texts = [pair.source for pair in held_out(open_corpus(loaded.recipe.data), "test", 3)]
     assert loaded.run(texts) == trained.run(texts)
     assert [loaded.run(text) for text in texts] == loaded.run(texts)
+
+
+def test_a_recipe_for_files_asks_for_their_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in shipped():
+        data = read_recipe(name).data
+        if data.corpus is None:
+            with pytest.raises(FileError, match=r"does not exist; .*--set data\.folder=FOLDER"):
+                open_corpus(data)
+    assert read_recipe("translation").data.train == ("train.source", "train.target")
 
 
 @every_recipe
