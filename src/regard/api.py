@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 import regard.data  # noqa: F401  (fills the table of corpora)
+from regard.data.ahead import Ahead
 from regard.data.corpus import Corpus, Pair
 from regard.data.objectives import Objective
-from regard.data.stream import BatchStream, Position, by_length
+from regard.data.stream import Position, by_length
 from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
@@ -27,7 +28,7 @@ from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
-from regard.tasks.translation import held_out, objective, open_corpus, train_tokenizer
+from regard.tasks.translation import batch_stream, held_out, objective, open_corpus, train_tokenizer
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
 from regard.training.interrupt import Interrupt
@@ -262,7 +263,7 @@ def train(
     config = TransformerConfig(**plan.model.model_dump(exclude={"name"}), vocabulary=tokenizer.size)
     how = objective(config, tokenizer)
     module = _build(config).to(_device(plan.training.device))
-    batches = BatchStream(corpus, how, plan.training.batch_tokens, plan.training.seed)
+    batches = batch_stream(plan, corpus, how)
     next(batches.start(Position()))  # what cannot be trained on is refused before anything is written
     valid = by_length(how.encode(held_out(corpus, "valid")), how, plan.training.batch_tokens)
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
@@ -271,7 +272,7 @@ def train(
     save_around(folder, tokenizer, plan)
     run = Run(
         TokenPrediction(module, label_smoothing=plan.training.label_smoothing),
-        batches,
+        Ahead(batches),
         [how.batch(batch) for batch in valid],
         plan.training,
         folder,

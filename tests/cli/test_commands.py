@@ -216,7 +216,7 @@ def test_train_writes_the_whole_folder_and_resuming_a_finished_run_changes_no_fi
     before = {path: path.read_bytes() for path in Path("new").rglob("*") if path.is_file()}
     again = call("train", RECIPE, *settings(), "--out", "new", "--resume")
     assert again.code == 0
-    assert "resuming after step 3" in again.err
+    assert "new is finished after step 3" in again.err
     assert before == {path: path.read_bytes() for path in Path("new").rglob("*") if path.is_file()}
 
 

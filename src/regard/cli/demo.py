@@ -33,7 +33,7 @@ def demo(
 
     keep_freed_memory()
     begun = perf_counter()
-    with listening() as interrupt, ProgressBar() as listener:
+    with listening() as interrupt, ProgressBar(out) as listener:
         model = api.train("dates", out, resume=resume, listener=listener, interrupt=interrupt)
     seconds = perf_counter() - begun
     days = held_out(open_corpus(model.recipe.data), "test")

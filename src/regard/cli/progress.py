@@ -1,5 +1,11 @@
-"""How training looks while it runs: a bar with loss, tokens per second and time left, on stderr."""
+"""How training looks while it runs: on a terminal a bar with loss, tokens per second and time left; else plain lines.
 
+Everything goes to stderr. In a file or a pipe there is a line for every validation and, besides, at most one for every
+twentieth of the run or every five minutes.
+"""
+
+from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -9,12 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 if TYPE_CHECKING:
     from regard.training.reports import Report
 
+PARTS, SECONDS = 20, 300.0
+
 
 class ProgressBar:
     """A Rich progress bar that listens to a training run."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True)
+    def __init__(self, folder: Path, console: Console | None = None) -> None:
+        self.folder = folder
+        self.console = console or Console(stderr=True, soft_wrap=True)
         self.bar = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -25,6 +34,8 @@ class ProgressBar:
         )
         self.task: TaskID | None = None
         self.speed = 0.0
+        self.first = 0
+        self.begun = self.spoken = 0.0
 
     def __enter__(self) -> "ProgressBar":
         return self
@@ -37,16 +48,48 @@ class ProgressBar:
 
     def __call__(self, report: "Report") -> None:
         """Move the bar; print a line for every validation."""
-        if self.task is None:
-            self.bar.start()
-            self.task = self.bar.add_task("", total=report.steps, completed=report.step - 1, state="")
+        if not self.first:
+            self._begin(report)
         self.speed = 0.95 * self.speed + 0.05 * report.tokens_per_second if self.speed else report.tokens_per_second
         state = f"loss {report.loss:.3f}  {self.speed:,.0f} tokens/s"
-        self.bar.update(self.task, completed=report.step, state=state)
+        if self.task is not None:
+            self.bar.update(self.task, completed=report.step, state=state)
         if report.validation is not None:
-            values = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
-            self.console.print(f"step {report.step:>6}  training loss {report.loss:.4f}  validation {values}")
+            self._print(f"step {report.step:>6}  training loss {report.loss:.4f}  {validation(report)}")
+        elif self.task is None and self._due(report):
+            self._print(f"step {report.step:>6} of {report.steps}  {state}  {self._left(report)}")
 
     def say(self, sentence: str) -> None:
         """A line above the bar."""
-        self.console.print(sentence)
+        self._print(sentence)
+
+    def _begin(self, report: "Report") -> None:
+        self.first, self.begun = report.step, monotonic()
+        self._print(f"{self.folder} keeps everything; Ctrl-C saves and stops")
+        if self.console.is_terminal:
+            self.bar.start()
+            self.task = self.bar.add_task("", total=report.steps, completed=report.step - 1, state="")
+
+    def _due(self, report: "Report") -> bool:
+        """Whether a twentieth of the run, or five minutes, have passed since something was printed."""
+        part, before = (step * PARTS // report.steps for step in (report.step, report.step - 1))
+        return report.step == self.first or part > before or monotonic() - self.spoken > SECONDS
+
+    def _left(self, report: "Report") -> str:
+        taken = report.step - self.first + 1
+        seconds = round((monotonic() - self.begun) / taken * (report.steps - report.step))
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"
+
+    def _print(self, line: str) -> None:
+        self.spoken = monotonic()
+        self.console.print(line, markup=False, highlight=False)
+
+
+def validation(report: "Report") -> str:
+    """`validation loss 0.1234  new best`, or which was the best and how many were not."""
+    assert report.validation is not None
+    values = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
+    if report.worse == 0:
+        return f"validation {values}  new best"
+    times = "once" if report.worse == 1 else f"{report.worse} times"
+    return f"validation {values}  best {report.best:.4f}, not reached {times} in a row"

@@ -33,7 +33,7 @@ def train(
     keep_freed_memory()
     begun = perf_counter()
     folder = out or Path("runs") / Path(recipe).stem
-    with listening() as interrupt, ProgressBar() as listener:
+    with listening() as interrupt, ProgressBar(folder) as listener:
         api.train(recipe, folder, changes=changes, resume=resume, listener=listener, interrupt=interrupt)
     if as_json:
         progress = latest(folder)

@@ -7,7 +7,7 @@ line per step. Running it again from any complete state gives the same weights.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from regard.training.precision import autocast, choose_precision
 from regard.training.reports import Listener, Report
 from regard.training.resume import Progress
 from regard.training.schedules import factor
-from regard.training.step import Awaited, Stepper, Taken, finite, place, steps_behind
+from regard.training.step import Awaited, Stepper, Stream, Taken, finite, place, steps_behind
 from regard.training.trainable import Trainable
 
 BEST = "best.safetensors"
@@ -80,7 +80,12 @@ class Run:
             if journal.last < progress.step:
                 gap = f"{journal.last + 1} to {progress.step}"
                 self.listener.say(f"{journal.path} was damaged: its lines for the steps {gap} are lost")
-            progress = self._train(optimizer, progress, journal, until or self.plan.steps)
+            stream = self.batches.start(progress.position)
+            try:
+                progress = self._train(optimizer, progress, journal, stream, until or self.plan.steps)
+            finally:
+                if isinstance(stream, Generator):
+                    stream.close()  # it may have a thread that prepares batches
         if self.finished(progress):
             self._tell_the_end(progress)
         return progress
@@ -94,9 +99,9 @@ class Run:
         module.train()
         return sum(float(loss.sum) for loss in losses) / sum(loss.count for loss in losses)
 
-    def _train(self, optimizer: Optimizer, progress: Progress, journal: Journal, last: int) -> Progress:
+    def _train(self, optimizer: Optimizer, progress: Progress, journal: Journal, stream: Stream, last: int) -> Progress:
         plan = self.plan
-        stepper = Stepper(self.trainable, optimizer, plan, self.batches.start(progress.position))
+        stepper = Stepper(self.trainable, optimizer, plan, stream)
         awaited = Awaited()
         for step in range(progress.step + 1, last + 1):
             rate = plan.learning_rate * factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps)

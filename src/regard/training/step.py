@@ -19,6 +19,8 @@ from regard.training.plan import TrainingPlan
 from regard.training.precision import autocast
 from regard.training.trainable import Loss, Trainable
 
+Stream = Iterator[tuple[Batch, Position]]
+
 
 @dataclass(frozen=True, eq=False)
 class Placed(Batch):
@@ -102,7 +104,7 @@ class Stepper:
     trainable: Trainable
     optimizer: torch.optim.Optimizer
     plan: TrainingPlan
-    stream: Iterator[tuple[Batch, Position]]
+    stream: Stream
 
     def take(self, number: int, rate: float) -> Taken:
         """Add up the batches' gradients, divide once by all their targets, clip, step."""

@@ -1,0 +1,87 @@
+"""How training looks: a bar on a terminal, few plain lines elsewhere, one JSON object where it is asked for."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from small_model import RECIPE, SMALL
+
+from regard.cli import progress
+from regard.cli.progress import ProgressBar
+from regard.training.reports import Report
+
+
+def settings(*changes: str) -> list[str]:
+    return [part for change in (*SMALL, *changes) for part in ("--set", change)]
+
+
+def shown(reports: list[Report], *, terminal: bool = False) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=120, soft_wrap=True)
+    with ProgressBar(Path("runs/x"), console) as bar:
+        bar.say("a sentence with [brackets]")
+        for report in reports:
+            bar(report)
+    return console.file.getvalue()
+
+
+def reports(steps: int, validations: dict[int, tuple[float, float, int]]) -> list[Report]:
+    """Steps 1 to `steps`; a validation is its loss, the best so far and how many have been worse in a row."""
+    found = []
+    for step in range(1, steps + 1):
+        loss, best, worse = validations.get(step, (None, None, 0))
+        known = None if loss is None else {"loss": loss}
+        found.append(Report(step, steps, 3.25, 1e-3, 1234.5, known, best, worse))
+    return found
+
+
+@pytest.mark.parametrize("steps", [1, 7, 20, 1000, 9973])
+def test_outside_a_terminal_there_are_few_lines_however_long_the_run(steps):
+    printed = shown(reports(steps, {})).splitlines()
+    assert printed[:2] == ["a sentence with [brackets]", "runs/x keeps everything; Ctrl-C saves and stops"]
+    lines = printed[2:]
+    assert len(lines) <= progress.PARTS + 1
+    assert lines[0].startswith(f"step      1 of {steps}  loss 3.250  1,23")
+    assert lines[-1].split()[:4] == ["step", str(steps), "of", str(steps)]
+    assert lines[-1].endswith("0:00:00 left")
+    assert all("\r" not in line and "\x1b" not in line for line in printed)
+
+
+def test_a_long_wait_is_broken_by_a_line(monkeypatch):
+    """Every step takes two minutes by this clock: a line at least every six."""
+    clock = iter(range(0, 10**9, 60))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+    assert len(shown(reports(997, {})).splitlines()) > 997 / 10
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_validations_are_shown_with_the_best_so_far(terminal):
+    printed = shown(reports(9, {3: (0.5, 0.5, 0), 6: (0.75, 0.5, 1), 9: (0.625, 0.5, 2)}), terminal=terminal)
+    assert "step      3  training loss 3.2500  validation loss 0.5000  new best" in printed
+    assert "validation loss 0.7500  best 0.5000, not reached once in a row" in printed
+    assert "validation loss 0.6250  best 0.5000, not reached 2 times in a row" in printed
+
+
+def test_on_a_terminal_the_bar_has_loss_speed_and_time_left():
+    printed = shown(reports(7, {}), terminal=True)
+    assert "7/7" in printed
+    assert "loss 3.250" in printed
+    assert "tokens/s" in printed
+    assert "0:00:00" in printed
+
+
+def test_with_json_there_is_one_object_on_stdout(call):
+    answer = call("train", RECIPE, *settings(), "--out", "new", "--json")
+    assert answer.code == 0
+    record = json.loads(answer.out)
+    assert record.keys() == {"folder", "steps", "validation_loss", "seconds"}
+    assert (record["folder"], record["steps"]) == ("new", 3)
+    lines = [json.loads(line) for line in Path("new", "metrics.jsonl").read_text().splitlines()]
+    assert record["validation_loss"] == lines[-1]["validation_loss"]
+    assert record["seconds"] >= 0
+    again = call("train", RECIPE, *settings(), "--out", "new", "--resume", "--json")
+    assert json.loads(again.out) | {"seconds": 0} == record | {"seconds": 0}
+    refused = call("train", RECIPE, *settings(), "--out", "new", "--json")
+    assert (refused.code, refused.out) == (1, "")
+    assert json.loads(refused.err).keys() == {"error", "remedy"}
