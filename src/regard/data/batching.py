@@ -19,12 +19,17 @@ IGNORED = -100
 
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """Sequences of unequal length in one rectangle; padding is on the `side` named."""
+    """Sequences of unequal length in one rectangle; padding is on the `side` named.
+
+    Where rows are packed (see `packing.py`), `documents` says for each place which text of its row it belongs to,
+    counted from 1; padding is 0.
+    """
 
     ids: Ids
     lengths: Lengths
     ragged: bool
     side: Side = "right"
+    documents: Int[Tensor, "batch tokens"] | None = None
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]], *, fill: int = 0, side: Side = "right") -> "Padded":
@@ -41,11 +46,13 @@ class Padded:
 
     def to(self, device: torch.device | str) -> "Padded":
         """The same on another device."""
-        return replace(self, ids=self.ids.to(device), lengths=self.lengths.to(device))
+        documents = None if self.documents is None else self.documents.to(device)
+        return replace(self, ids=self.ids.to(device), lengths=self.lengths.to(device), documents=documents)
 
     def pinned(self) -> "Padded":
         """The same in memory a GPU can read by itself."""
-        return replace(self, ids=self.ids.pin_memory(), lengths=self.lengths.pin_memory())
+        documents = None if self.documents is None else self.documents.pin_memory()
+        return replace(self, ids=self.ids.pin_memory(), lengths=self.lengths.pin_memory(), documents=documents)
 
     def rows(self) -> list[list[int]]:
         """The sequences again, without padding."""

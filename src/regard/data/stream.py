@@ -1,13 +1,13 @@
-"""A stream of batches by length that is a pure function of (corpus, seed, position): it can start anywhere.
+"""A stream of batches that is a pure function of (corpus, seed, position): it can start anywhere.
 
-Examples are taken in pools; a pool is sorted by length, cut into batches that fill about `tokens` places each, and
-the batches are shuffled. A finite corpus is shuffled anew every epoch and every example is in each epoch once.
-Resuming is starting at a `Position`.
+Examples are taken in pools; a pool is cut into batches that fill about `tokens` places each, by default of examples of
+like length, and the batches are shuffled. A finite corpus is shuffled anew every epoch and every example is in each
+epoch once. Resuming is starting at a `Position`.
 """
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
@@ -37,6 +37,35 @@ class Batches(Protocol):
         ...
 
 
+Row = list[Example]
+"""What stands in one row of a batch."""
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """How a pool becomes batches. Laws: every example is in one batch, once; none fills more than `tokens` places."""
+
+    def cut(self, examples: Sequence[Example], objective: Objective, tokens: int) -> list[list[Row]]:
+        """The rows of each batch."""
+        ...
+
+    def batch(self, rows: Sequence[Row], objective: Objective) -> Batch:
+        """One batch of these rows."""
+        ...
+
+
+class ByLength:
+    """One example in a row, examples of like length in a batch."""
+
+    def cut(self, examples: Sequence[Example], objective: Objective, tokens: int) -> list[list[Row]]:
+        """Sorted by length, as many as fit."""
+        return [[[example] for example in batch] for batch in by_length(examples, objective, tokens)]
+
+    def batch(self, rows: Sequence[Row], objective: Objective) -> Batch:
+        """The objective's own batch."""
+        return objective.batch([example for row in rows for example in row])
+
+
 @dataclass(frozen=True)
 class BatchStream:
     """Endless batches of a corpus's training split."""
@@ -45,6 +74,7 @@ class BatchStream:
     objective: Objective
     tokens: int
     seed: int = 0
+    batching: Batching = field(default_factory=ByLength)
 
     def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
         """Batches from here on, each with the position after it."""
@@ -53,12 +83,12 @@ class BatchStream:
             batches = self._pool(pool)
             for index in range(first, len(batches)):
                 after = Position(pool, index + 1) if index + 1 < len(batches) else Position(pool + 1)
-                yield self.objective.batch(batches[index]), after
+                yield self.batching.batch(batches[index], self.objective), after
             pool, first = pool + 1, 0
 
-    def _pool(self, pool: int) -> list[list[Example]]:
+    def _pool(self, pool: int) -> list[list[Row]]:
         pairs = [self.corpus.example("train", index) for index in self._indices(pool)]
-        batches = by_length(self.objective.encode(pairs), self.objective, self.tokens)
+        batches = self.batching.cut(self.objective.encode(pairs), self.objective, self.tokens)
         random.Random(f"batches/{self.seed}/{pool}").shuffle(batches)
         return batches
 
@@ -84,15 +114,21 @@ def by_length(examples: Sequence[Example], objective: Objective, tokens: int) ->
     batches: list[list[Example]] = []
     current: list[Example] = []
     for example in sorted(examples, key=objective.cost):  # stable, so equal lengths keep their order
-        cost = objective.cost(example)
-        if cost > tokens:
-            beginning = objective.tokenizer.decode((example.source + example.target)[:12])[:40]
-            raise ConfigError(
-                f"an example fills {cost} tokens and a batch holds {tokens}: it begins {beginning!r}",
-                "raise training.batch_tokens or leave such long examples out",
-            )
+        cost = require_room(example, objective, tokens)
         if (len(current) + 1) * cost > tokens:
             batches.append(current)
             current = []
         current.append(example)
     return [*batches, current] if current else batches
+
+
+def require_room(example: Example, objective: Objective, tokens: int) -> int:
+    """What an example costs; raise ConfigError if no batch can hold it."""
+    cost = objective.cost(example)
+    if cost > tokens:
+        beginning = objective.tokenizer.decode((example.source + example.target)[:12])[:40]
+        raise ConfigError(
+            f"an example fills {cost} tokens and a batch holds {tokens}: it begins {beginning!r}",
+            "raise training.batch_tokens or leave such long examples out",
+        )
+    return cost

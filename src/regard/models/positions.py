@@ -46,10 +46,24 @@ class Positions(nn.Module):
         self, past: int, tokens: int, padding: Int[Tensor, "batch"] | None, device: torch.device
     ) -> Int[Tensor, "#batch tokens"]:
         """Where `tokens` new ones stand after `past` columns; `padding` of those columns, per row, are not text."""
-        if self.longest is not None and past + tokens > self.longest:
-            raise InputError(
-                f"the text reaches position {past + tokens} and this model has learnt {self.longest}",
-                "shorten it, or train with a larger `longest` or with positions that have no limit, such as rotary",
-            )
+        self._require_learnt(past + tokens)
         columns = torch.arange(past, past + tokens, device=device)[None]
         return columns if padding is None else (columns - padding[:, None]).clamp(min=0)
+
+    def restart(self, documents: Int[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
+        """Where each token stands in its own document; a document is one piece of its row, padding is 0."""
+        columns = torch.arange(documents.shape[1], device=documents.device)
+        begins = torch.ones_like(documents, dtype=torch.bool)
+        begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+        places = columns - torch.where(begins, columns, 0).cummax(dim=1).values
+        places = torch.where(documents == 0, 0, places)
+        if self.longest is not None:
+            self._require_learnt(int(places.max()) + 1)
+        return places
+
+    def _require_learnt(self, length: int) -> None:
+        if self.longest is not None and length > self.longest:
+            raise InputError(
+                f"the text reaches position {length} and this model has learnt {self.longest}",
+                "shorten it, or train with a larger `longest` or with positions that have no limit, such as rotary",
+            )

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
-from regard.attention.mask import Causal, Mask, Padding
+from regard.attention.mask import Causal, Document, Mask, Padding
 from regard.axes import Hidden, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, Surroundings
 from regard.blocks.encoder import Encoder
@@ -60,10 +60,13 @@ class Transformer(nn.Module):
         """The logits of every token: of the next one (decoder) or of its own place (encoder)."""
         if self.config.architecture == "encoder":
             return self.logits(self.encode(inputs.tokens))
+        if inputs.tokens.documents is not None:
+            return self.logits(self._read_packed(inputs.tokens.ids, inputs.tokens.documents))
         return self.extend(inputs.tokens.ids, self._begin(inputs))[0]
 
     def encode(self, source: Padded) -> Hidden:
         """The encoder's view of the source."""
+        _require_one_text(source)
         positions = self.encoder_positions
         places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
         stream = self.dropout(positions.add(self.embedding(source.ids), places))
@@ -81,6 +84,7 @@ class Transformer(nn.Module):
                 "an encoder does not decode: it gives one output per input token",
                 "use architecture 'decoder' or 'encoder-decoder' to generate text",
             )
+        _require_one_text(inputs.tokens)
         if inputs.tokens.ragged and inputs.tokens.side == "right":
             tokens = Padded.of(inputs.tokens.rows(), side="left").to(inputs.tokens.ids.device)
             inputs = Inputs(tokens, inputs.source)
@@ -110,6 +114,20 @@ class Transformer(nn.Module):
         cache = self.decoder.remember(self.encode(inputs.source))
         return TransformerState(cache, padding, _mask(inputs.source))
 
+    def _read_packed(self, ids: Int[Tensor, "batch tokens"], documents: Int[Tensor, "batch tokens"]) -> Hidden:
+        """The decoder's vectors of rows that hold several texts, each read as if it stood alone."""
+        if self.config.architecture == "encoder-decoder":
+            raise InputError(
+                "packed rows hold several texts and an encoder–decoder reads one source for each row",
+                "give one text in each row, or use architecture 'decoder'",
+            )
+        positions = self.decoder_positions
+        places = positions.restart(documents)
+        around = Surroundings(Causal() & Document(documents), positions.bias, positions.rotate(places))
+        stream = self.dropout(positions.add(self.embedding(ids), places))
+        hidden: Hidden = self.decoder(stream, DecoderCache(), around)[0]
+        return hidden
+
     def _advance(
         self, ids: Int[Tensor, "rows tokens"], state: TransformerState
     ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
@@ -124,6 +142,14 @@ class Transformer(nn.Module):
         stream = self.dropout(positions.add(self.embedding(ids), places))
         hidden, cache = self.decoder(stream, state.cache, around)
         return hidden, replace(state, cache=cache)
+
+
+def _require_one_text(padded: Padded) -> None:
+    if padded.documents is not None:
+        raise InputError(
+            "packed rows hold several texts: only a decoder reads them, to be trained",
+            "give one text in each row",
+        )
 
 
 def _mask(padded: Padded) -> Padding | None:

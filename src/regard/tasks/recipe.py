@@ -49,6 +49,9 @@ class DataTable(Config):
     test: Source | None = Field(None, description="likewise, to report on")
     folder: str | None = Field(None, description="where relative paths begin; the current folder if absent")
     format: Literal["auto", "parallel", "tsv", "jsonl", "text"] = Field("auto", description="what the files hold")
+    batches: Literal["by_length", "packed"] = Field(
+        "by_length", description="examples of like length side by side, or several in a row, for a decoder"
+    )
 
     @field_validator("train", "valid", "test", mode="before")
     @classmethod
@@ -183,6 +186,16 @@ class Recipe(Config):
             return read(value)
         except ConfigError as error:
             raise ConfigError(f"[{info.field_name}] {error.problem}", error.remedy) from error
+
+    @model_validator(mode="after")
+    def _packing_has_a_meaning(self) -> "Recipe":
+        if self.data.batches == "packed" and self.model.architecture != "decoder":
+            raise ConfigError(
+                f"[data] batches = 'packed' puts several texts in a row, which architecture "
+                f"{self.model.architecture!r} does not read",
+                "use model.architecture=decoder, or data.batches=by_length",
+            )
+        return self
 
     def toml(self) -> str:
         """The recipe as a file, every default written out."""

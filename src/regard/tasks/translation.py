@@ -6,10 +6,12 @@ from pathlib import Path
 
 from regard.data.corpus import Corpus, Pair, Split, corpus
 from regard.data.objectives import Continuation, Objective, SourceToTarget
+from regard.data.packing import Packed
 from regard.data.sources import PairList, read_pairs
+from regard.data.stream import Batching, BatchStream, ByLength
 from regard.errors import ConfigError, FileError
 from regard.models.config import TransformerShape
-from regard.tasks.recipe import DataTable, Source
+from regard.tasks.recipe import DataTable, Recipe, Source
 from regard.text.tokenizer import Tokenizer
 
 LONGEST_WORD = 4096
@@ -48,6 +50,12 @@ def _pairs(table: DataTable, source: Source) -> list[Pair]:
                 f"{path} does not exist", "check the path, or name the folder of the data with --set data.folder=FOLDER"
             )
     return read_pairs(paths, table.format)
+
+
+def batch_stream(recipe: Recipe, corpus: Corpus, how: Objective) -> BatchStream:
+    """The batches a recipe trains on."""
+    batching: Batching = Packed() if recipe.data.batches == "packed" else ByLength()
+    return BatchStream(corpus, how, recipe.training.batch_tokens, recipe.training.seed, batching)
 
 
 def held_out(corpus: Corpus, split: Split, most: int = 1000) -> list[Pair]:
