@@ -10,6 +10,7 @@ short texts in bfloat16, `gathered.py` and `flex.py` those that work on live til
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -119,6 +120,8 @@ class Sdpa(Kernel):
     """PyTorch's fused attention: no n×n table for no mask or a causal flag, a dense mask otherwise."""
 
     name = "sdpa"
+    backends: tuple[SDPBackend, ...] = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
+    """On a GPU; cuDNN is left out: it makes a plan for every new shape, longer than the call, and texts are ragged."""
 
     def refuses(self, call: Call) -> str | None:
         """What is not an inner product it cannot score."""
@@ -159,9 +162,10 @@ class Sdpa(Kernel):
             key, value = (
                 shared.reshape(batch * kv_heads, 1, keys, -1).expand(-1, group, -1, -1) for shared in (key, value)
             )
-        out = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=dense, dropout_p=call.dropout, is_causal=causal, scale=scale
-        )
+        with nullcontext() if call.device.type == "cpu" else sdpa_kernel(list(self.backends)):
+            out = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=dense, dropout_p=call.dropout, is_causal=causal, scale=scale
+            )
         if dense is not None and call.device.type != "cpu":  # there, rows that see nothing get the mean of all values
             out = out.masked_fill(sees_nothing(dense), 0.0)
         return out.reshape(batch, heads, queries, -1)
@@ -171,6 +175,7 @@ class Cudnn(Sdpa):
     """The same through cuDNN, on a GPU in half precision with no table to carry: faster there than flash."""
 
     name = "cudnn"
+    backends = (SDPBackend.CUDNN_ATTENTION,)
 
     def refuses(self, call: Call) -> str | None:
         """Everything but half precision on a GPU with no mask or the causal flag."""
@@ -199,8 +204,3 @@ class Cudnn(Sdpa):
     def why(self, call: Call) -> str:
         """Names the lowering the mask takes."""
         return f"half precision on a GPU runs fastest there; {self.lowering(call)}"
-
-    def run(self, call: Call) -> Attended:
-        """SDPA with cuDNN's kernel and no other."""
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            return super().run(call)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -38,10 +39,11 @@ class Padded:
             raise InputError("a batch of no sequences", "give at least one")
         lengths = [len(sequence) for sequence in sequences]
         longest = max(lengths)
-        ids = torch.full((len(sequences), longest), fill, dtype=torch.long)
-        for row, sequence in enumerate(sequences):
-            start = 0 if side == "right" else longest - len(sequence)
-            ids[row, start : start + len(sequence)] = torch.tensor(sequence, dtype=torch.long)
+        gaps = [[fill] * (longest - length) for length in lengths]
+        before = side == "left"
+        rows = [[*gap, *row] if before else [*row, *gap] for row, gap in zip(sequences, gaps, strict=True)]
+        # NumPy reads nested lists at once; many small tensors would keep the thread that trains from its interpreter.
+        ids = torch.from_numpy(np.array(rows, dtype=np.int64).reshape(len(rows), longest))
         return cls(ids, torch.tensor(lengths), ragged=min(lengths) < longest, side=side)
 
     def to(self, device: torch.device | str) -> "Padded":
