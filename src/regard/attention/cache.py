@@ -1,13 +1,28 @@
 """Keys and values as a value: what a layer attends to, extended token by token while decoding.
 
-Nothing is stored on modules and nothing is changed in place: `append`, `select` and `trim` return new ones.
+Nothing is stored on modules and nothing that can be seen is changed in place: `append`, `select` and `trim` return new
+ones. So that a token more does not copy all before it, an extended one has room behind its last token; whoever extends
+it first writes there, which no earlier value sees, and whoever extends it again gets a copy.
 """
 
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from regard.axes import Key, RowIds, Value
+
+SPARE = 64
+"""Tokens of room made at a time, at least; a quarter of what is there where that is more."""
+
+
+@dataclass(eq=False)
+class Room:
+    """Memory for keys and values, of which the first `used` tokens are written."""
+
+    keys: Tensor
+    values: Tensor
+    used: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +31,7 @@ class KeyValues:
 
     keys: Key
     values: Value
+    room: Room | None = None
 
     @property
     def tokens(self) -> int:
@@ -24,12 +40,33 @@ class KeyValues:
 
     def append(self, newer: "KeyValues") -> "KeyValues":
         """These followed by the newer ones."""
-        return KeyValues(torch.cat((self.keys, newer.keys), dim=2), torch.cat((self.values, newer.values), dim=2))
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return KeyValues(torch.cat((self.keys, newer.keys), dim=2), torch.cat((self.values, newer.values), dim=2))
+        before, after = self.tokens, self.tokens + newer.tokens
+        room = self.room
+        if room is None or room.used != before or room.keys.shape[2] < after:
+            spare = newer.tokens + max(SPARE, before // 4)
+            room = Room(_with_room(self.keys, spare), _with_room(self.values, spare), before)
+        room.keys[:, :, before:after] = newer.keys
+        room.values[:, :, before:after] = newer.values
+        room.used = after
+        return KeyValues(room.keys[:, :, :after], room.values[:, :, :after], room)
 
     def select(self, rows: RowIds) -> "KeyValues":
         """These sequences, in this order: to reorder beams, repeat or drop rows."""
-        return KeyValues(self.keys[rows], self.values[rows])
+        if self.room is None:
+            return KeyValues(self.keys[rows], self.values[rows])
+        room = Room(self.room.keys[rows], self.room.values[rows], self.tokens)
+        return KeyValues(room.keys[:, :, : self.tokens], room.values[:, :, : self.tokens], room)
 
     def trim(self, tokens: int) -> "KeyValues":
         """Only the first `tokens` of them."""
         return KeyValues(self.keys[:, :, :tokens], self.values[:, :, :tokens])
+
+
+def _with_room(held: Tensor, spare: int) -> Tensor:
+    """A copy with room for `spare` tokens more."""
+    batch, heads, tokens, width = held.shape
+    room = held.new_empty(batch, heads, tokens + spare, width)
+    room[:, :, :tokens] = held
+    return room

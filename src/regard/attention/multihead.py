@@ -14,7 +14,9 @@ from regard.attention.core import attend
 from regard.attention.mask import Mask
 from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, similarity_module
+from regard.attention.single import attend_one, suits_one_query
 from regard.axes import Attended, Hidden, Query
+from regard.embedding.linear import Linear
 from regard.errors import ConfigError
 
 
@@ -31,6 +33,8 @@ class Attend(nn.Module):
     ) -> Attended:
         """The attended values of every head."""
         dropout = self.dropout if self.training else 0.0
+        if suits_one_query(query, self.similarity, bias, dropout):
+            return attend_one(query, memory.keys, memory.values, self.similarity, mask)
         return attend(
             query,
             memory.keys,
@@ -58,11 +62,11 @@ class MultiHeadAttention(nn.Module):
         key_value_heads = heads if key_value_heads is None else key_value_heads
         check_heads(width, heads, key_value_heads)
         self.heads, self.key_value_heads, self.head_width = heads, key_value_heads, width // heads
-        self.query = nn.Linear(width, heads * self.head_width)
-        self.key = nn.Linear(width, key_value_heads * self.head_width)
-        self.value = nn.Linear(width, key_value_heads * self.head_width)
+        self.query = Linear(width, heads * self.head_width)
+        self.key = Linear(width, key_value_heads * self.head_width)
+        self.value = Linear(width, key_value_heads * self.head_width)
         self.attend = Attend(similarity_module(similarity, self.head_width), dropout)
-        self.output = nn.Linear(heads * self.head_width, width)
+        self.output = Linear(heads * self.head_width, width)
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
         """The memory's keys and values, split into heads."""

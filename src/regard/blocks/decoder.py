@@ -4,9 +4,10 @@ Decoding one token at a time and running a whole text are the same call: what wa
 `DecoderCache`, a value, and the extended one goes out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
+import torch
 from torch import nn
 
 from regard.attention.bias import Bias
@@ -21,10 +22,11 @@ from regard.blocks.residual import Residual, final_norm
 
 @dataclass(frozen=True, eq=False)
 class DecoderCache:
-    """Per layer: the keys and values of the tokens so far, and of the memory."""
+    """Per layer: the keys and values of the tokens so far, and of the memory; which memory each row has."""
 
     own: tuple[KeyValues, ...] = ()
     memory: tuple[KeyValues, ...] = ()
+    source: RowIds | None = None
 
     @property
     def tokens(self) -> int:
@@ -32,11 +34,17 @@ class DecoderCache:
         return self.own[0].tokens if self.own else 0
 
     def select(self, rows: RowIds) -> "DecoderCache":
-        """These rows, in this order."""
-        return DecoderCache(
-            tuple(layer.select(rows) for layer in self.own),
-            tuple(layer.select(rows) for layer in self.memory),
-        )
+        """These rows, in this order; beams that change places within a sequence leave its memory where it is."""
+        own = tuple(layer.select(rows) for layer in self.own)
+        if not self.memory:
+            return DecoderCache(own)
+        before = self.source
+        if before is None:
+            before = torch.arange(len(self.memory[0].keys), device=rows.device)
+        source = before[rows]
+        if torch.equal(source, before):
+            return DecoderCache(own, self.memory, source)
+        return DecoderCache(own, tuple(layer.select(rows) for layer in self.memory), source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,4 +105,4 @@ class Decoder(nn.Module):
         ):
             stream, extended = layer(stream, past, memory, around)
             own.append(extended)
-        return self.norm(stream), DecoderCache(tuple(own), cache.memory)
+        return self.norm(stream), replace(cache, own=tuple(own))

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from regard.attention.dropout import Dropout
 from regard.axes import Hidden
+from regard.embedding.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -30,9 +31,9 @@ class FeedForward(nn.Module):
     def __init__(self, kind: str, width: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[kind]
-        self.into = nn.Linear(width, inner)
-        self.gate = nn.Linear(width, inner) if kind in GATED else None
-        self.back = nn.Linear(inner, width)
+        self.into = Linear(width, inner)
+        self.gate = Linear(width, inner) if kind in GATED else None
+        self.back = Linear(inner, width)
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Hidden) -> Hidden:

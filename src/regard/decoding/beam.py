@@ -17,6 +17,7 @@ from regard.data.batching import Inputs
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam
+from regard.embedding.linear import Layouts
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,13 @@ def search(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> l
 @torch.no_grad()
 def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> list[list[Hypothesis]]:
     """All finished hypotheses of every sequence, best first."""
-    state = stepper.start(inputs)
+    state, layouts = stepper.start(inputs), Layouts()
     prompts = inputs.tokens.rows()
     ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
     sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]
     for _ in range(stop.tokens):
-        logits, state = stepper.step(ids, state)
+        with layouts.used():
+            logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
         row = 0
         for sequence in (one for one in sequences if not one.done):
@@ -87,8 +89,7 @@ def _extend(
     vocabulary = likely.shape[1]
     totals = torch.tensor([beam.total for beam in sequence.running], dtype=torch.float64, device=likely.device)
     scores = (likely + totals[:, None]).flatten()
-    ranked = scores.sort(descending=True, stable=True)
-    best = zip(ranked.indices[: 2 * strategy.size].tolist(), ranked.values[: 2 * strategy.size].tolist(), strict=True)
+    best = _largest(scores, 2 * strategy.size)
     running: list[_Running] = []
     for rank, (index, total) in enumerate(best):
         if total == -torch.inf:
@@ -102,6 +103,14 @@ def _extend(
         elif len(running) < strategy.size:
             running.append(longer)
     sequence.running = running
+
+
+def _largest(scores: Float[Tensor, "candidates"], count: int) -> list[tuple[int, float]]:
+    """Index and value of the `count` largest, ties to the lower index: which `topk` alone does not promise."""
+    least = scores.topk(min(count, len(scores))).values[-1]
+    among = (scores >= least).nonzero().squeeze(1)
+    ranked = scores[among].sort(descending=True, stable=True)
+    return list(zip(among[ranked.indices[:count]].tolist(), ranked.values[:count].tolist(), strict=True))
 
 
 def _reorder(going: list[_Running], state: S, device: torch.device) -> tuple[RowIds, S]:

@@ -18,6 +18,7 @@ from regard.decoding.beam import search
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.embedding.linear import Layouts
 from regard.errors import InputError
 
 Outcome = Callable[[Inputs, list[Hypothesis]], None]
@@ -62,12 +63,13 @@ class _Moment:
 
 def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[_Moment]:
     """Choose, record, drop what has finished, go on."""
-    state = stepper.start(inputs)
+    state, layouts = stepper.start(inputs), Layouts()
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
     draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))
     for _ in range(stop.tokens):
-        logits, state = stepper.step(ids, state)
+        with layouts.used():
+            logits, state = stepper.step(ids, state)
         ids = strategy.choose(logits, draws(sequence))
         yield _Moment(sequence, ids, _log_probability(logits, ids))
         going = [row for row, token in enumerate(ids.tolist()) if token != stop.end]
@@ -87,7 +89,8 @@ def last_tokens(inputs: Inputs) -> RowIds:
 
 
 def _log_probability(logits: RowLogits, ids: RowIds) -> Float[Tensor, "rows"]:
-    return logits.double().log_softmax(dim=-1).gather(1, ids[:, None]).squeeze(1)
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    return wide.log_softmax(dim=-1).gather(1, ids[:, None]).squeeze(1)
 
 
 class _Draws:

@@ -17,8 +17,8 @@ class Greedy:
     """The most likely token every time; ties to the lower id."""
 
     def choose(self, logits: RowLogits, draws: Float[Tensor, "rows"]) -> RowIds:
-        """The argmax of each row."""
-        return logits.argmax(dim=-1)
+        """The first of the largest of each row; `max` finds it faster than `argmax`."""
+        return logits.max(dim=-1).indices
 
 
 @dataclass(frozen=True)

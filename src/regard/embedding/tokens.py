@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from regard.axes import Hidden, Ids, Logits
+from regard.embedding.linear import linear
 
 
 class TokenEmbedding(nn.Module):
@@ -21,4 +22,4 @@ class TokenEmbedding(nn.Module):
 
     def logits(self, hidden: Hidden) -> Logits:
         """The table as output projection: how well each token's vector fits (tied weights)."""
-        return F.linear(hidden, self.weight)
+        return linear(hidden, self.weight)

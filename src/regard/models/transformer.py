@@ -15,6 +15,7 @@ from regard.axes import Hidden, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, Surroundings
 from regard.blocks.encoder import Encoder
 from regard.data.batching import Inputs, Padded
+from regard.embedding.linear import Linear
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
@@ -31,11 +32,11 @@ class TransformerState:
 
     def select(self, rows: RowIds) -> "TransformerState":
         """These rows, in this order."""
-        return TransformerState(
-            self.cache.select(rows),
-            None if self.padding is None else self.padding[rows],
-            None if self.memory_mask is None else self.memory_mask.select(rows),
-        )
+        cache = self.cache.select(rows)
+        mask = self.memory_mask
+        if mask is not None and cache.memory is not self.cache.memory:
+            mask = mask.select(rows)
+        return TransformerState(cache, None if self.padding is None else self.padding[rows], mask)
 
 
 class Transformer(nn.Module):
@@ -53,7 +54,7 @@ class Transformer(nn.Module):
         if config.architecture != "encoder":
             self.decoder_positions = Positions(config, both_directions=False)
             self.decoder = Decoder(config, config.layers, crossing=crossing)
-        self.output = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.output = None if config.tied else Linear(config.width, config.vocabulary, bias=False)
         self.apply(_draw)
 
     def forward(self, inputs: Inputs) -> Logits:
@@ -135,9 +136,10 @@ class Transformer(nn.Module):
         past, tokens = state.cache.tokens, ids.shape[1]
         positions = self.decoder_positions
         places = positions.count(past, tokens, state.padding, ids.device)
-        mask: Mask = Causal()
+        mask: Mask | None = Causal() if tokens > 1 else None  # a single new token sees all there is
         if state.padding is not None:
-            mask = mask & Padding(past + tokens - state.padding, side="left")
+            real = Padding(past + tokens - state.padding, side="left")
+            mask = real if mask is None else mask & real
         around = Surroundings(mask, positions.bias, positions.rotate(places), state.memory_mask)
         stream = self.dropout(positions.add(self.embedding(ids), places))
         hidden, cache = self.decoder(stream, state.cache, around)
