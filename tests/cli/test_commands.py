@@ -195,7 +195,10 @@ def test_list_names_what_there_is_with_a_line_each(call, kind, known):
     record = json.loads(answer.out)
     assert set(record[kind]) == set(known)
     assert all(record[kind].values())
-    assert plain.out.splitlines() == [f"{name:<14}{line}" for name, line in record[kind].items()]
+    lines = plain.out.splitlines()
+    assert [line.split("  ", 1)[0].strip() for line in lines] == list(record[kind])
+    assert [line.split("  ", 1)[1].strip() for line in lines] == list(record[kind].values())
+    assert len({line.index(text) for line, text in zip(lines, record[kind].values(), strict=True)}) == 1, "one column"
 
 
 # train

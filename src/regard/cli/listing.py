@@ -27,8 +27,9 @@ def list_names(
     if as_json:
         typer.echo(json.dumps({kind.value: names}, ensure_ascii=False))
         return
+    width = max(map(len, names)) + 2
     for name, line in names.items():
-        typer.echo(f"{name:<14}{line}")
+        typer.echo(f"{name:<{width}}{line}")
 
 
 def _names(kind: Kind) -> dict[str, str]:
