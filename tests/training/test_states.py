@@ -40,7 +40,7 @@ DAMAGE = {
     "optimizer of another kind": lambda state: shutil.copy(
         state / "model.safetensors", state / "optimizer.safetensors"
     ),
-    **{f"one bit of {name}": flip(name, place) for name in FILES for place in (0.2, 0.6, 0.999)},
+    **{f"one bit of {name} at {place}": flip(name, place) for name in FILES for place in (0.1, 0.6, 0.999)},
     "progress cut": lambda state: cut(state / "progress.json"),
     "progress without position": lambda state: (state / "progress.json").write_text('{"step": 9, "best": 1.0}'),
     "progress of another kind": lambda state: (state / "progress.json").write_text(
@@ -101,6 +101,17 @@ def test_a_folder_that_is_no_state_is_left_alone(tmp_path, undisturbed):
     real(folder, seed=11).fit()
     assert_same_run(folder, undisturbed)
     assert (folder / "state" / "step-9-copy" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("key", ["best", "worse", "position"])
+def test_a_progress_that_is_valid_and_not_what_was_written_is_damaged(tmp_path, undisturbed, key):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    path = folder / "state" / "step-9" / "progress.json"
+    values = json.loads(path.read_text())
+    values[key] = {"pool": 5, "batch": 2} if key == "position" else values[key] + 1
+    path.write_text(json.dumps(values))
+    assert latest(folder).step == 6
 
 
 def test_an_older_state_that_is_damaged_is_not_looked_at(tmp_path, undisturbed):

@@ -41,7 +41,28 @@ def test_a_run_ends_after_so_many_validations_without_a_new_best(tmp_path, patie
     assert len(early) == (end < 7)
 
 
-def test_only_validations_are_counted_and_a_new_best_begins_the_count_anew(tmp_path):
+@dataclass
+class Scripted:
+    """A climber whose validation losses are given."""
+
+    module: Climber
+    losses: list[float]
+
+    def loss(self, batch: Batch) -> Loss:
+        place = self.module.place
+        return Loss(-place * 3, 3) if self.module.training else Loss(torch.tensor(self.losses.pop(0)), 1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "end"),
+    [([5, 7, 4, 6, 6, 1, 1], 5), ([5, 7, 4, 6, 3, 6, 2], 7), ([5, 5, 5, 1, 1, 1, 1], 3), ([5, 4, 3, 2, 1, 0, 7], 7)],
+)
+def test_a_new_best_begins_the_count_anew_and_an_equal_loss_is_none(tmp_path, losses, end):
+    run = replace(climb(tmp_path, patience=2), trainable=Scripted(Climber(), [float(loss) for loss in losses]))
+    assert run.fit().step == end
+
+
+def test_only_validations_are_counted(tmp_path):
     run = climb(tmp_path, steps=13, evaluate_every=2, patience=2)  # 0.2, 0.4 (as good but for rounding), 0.6, 0.8
     progress = run.fit()
     best = min(lines(tmp_path), key=lambda line: line.get("validation_loss", math.inf))["step"]
