@@ -10,7 +10,7 @@ import pytest
 from tiny_runs import Ear, assert_same_run, climb, real, states
 
 from regard.errors import FileError
-from regard.training.resume import Progress, available, drop_old_states, latest
+from regard.training.resume import Progress, alone, available, drop_old_states, latest
 
 FILES = ("model.safetensors", "optimizer.safetensors", "random.safetensors", "progress.json")
 
@@ -142,6 +142,20 @@ def test_of_the_regular_states_the_newest_are_kept_and_of_the_others_the_last(tm
         (tmp_path / "state" / f"step-{number}").mkdir(parents=True)
     drop_old_states(tmp_path, step, keep, lambda number: number % 5 == 0)
     assert sorted(number for number, _ in available(tmp_path)) == kept
+
+
+def test_two_runs_never_share_a_folder(tmp_path, undisturbed):
+    """The second would remove what the first is writing."""
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    shutil.rmtree(folder / "state" / "step-9")
+    half = folder / "state" / ".partial-7-step-9"
+    half.mkdir()
+    with alone(folder), pytest.raises(FileError, match=r"another process is training in .*run; wait for its end"):
+        real(folder, seed=11).fit()
+    assert half.is_dir()
+    real(folder, seed=11).fit()
+    assert_same_run(folder, undisturbed)
 
 
 def test_the_latest_progress_is_that_of_the_newest_whole_state(tmp_path, undisturbed):

@@ -63,6 +63,10 @@ class Run:
 
         Raises `Stopped` if it was asked to stop: the state after the step it was at is then saved.
         """
+        with resume.alone(self.folder):
+            return self._fit(until)
+
+    def _fit(self, until: int | None) -> Progress:
         optimizer = adamw(self.trainable.module, self.plan)
         self.trainable.module.train()
         resume.clean(self.folder)

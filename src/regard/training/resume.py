@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,34 @@ def available(folder: Path) -> list[tuple[int, Path]]:
     """The states of a run, newest first."""
     found = [(path.name.removeprefix("step-"), path) for path in (folder / "state").glob("step-*")]
     return sorted(((int(step), path) for step, path in found if step.isdecimal()), reverse=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in the folder; the system ends it with the process, however that ends.
+
+    The folder itself is locked, so nothing is left behind. Where there are no locks, nobody is kept out.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise FileError(
+            f"another process is training in {folder}", "wait for its end, or choose another --out"
+        ) from error
+    except OSError:  # not on this file system
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def clean(folder: Path) -> None:
