@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,13 @@ def circumstances() -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
+        **{name: version(name) for name in ("transformers", "x-transformers") if installed(name.replace("-", "_"))},
     }
+
+
+def installed(package: str) -> bool:
+    """Whether a peer can be imported here."""
+    return find_spec(package) is not None
 
 
 def _commit() -> str:

@@ -1,9 +1,10 @@
 """`regard bench`: speed and memory side by side with the peers, in one run."""
 
 import json
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +15,8 @@ class Subject(StrEnum):
     """What can be measured."""
 
     ATTENTION = "attention"
+    TRAIN = "train"
+    DECODE = "decode"
 
 
 def bench(
@@ -24,24 +27,47 @@ def bench(
 ) -> None:
     """Measure side by side with the peers that are installed.
 
-    Example: `regard bench attention --out benchmarks/results/attention-cpu.json`
+    Ratios are of times, regard's at its best being 1; an asterisk marks the faster precision of a contestant.
+
+    Example: `regard bench train --out benchmarks/results/train-cpu.json`
     """
     import torch
 
-    from regard.bench import attention
     from regard.bench.timing import circumstances, keep
-    from regard.training.memory import keep_freed_memory
 
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if chosen not in ("cpu", "cuda") or (chosen == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"device {device!r} cannot be used here", "use auto, cpu or, where there is one, cuda")
-    keep_freed_memory()
-    rows = []
-    for row in attention.rows(chosen):
-        rows.append(row)
-        figure = f"{row['milliseconds']:>10.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:>10,} B"
-        typer.echo(f"{row['what']:<78} {row['contestant']:<20} {figure}  ×{row['ratio']:.2f}", err=as_json)
+    if subject != Subject.ATTENTION and device == "cuda":
+        raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
+    found = []
+    for row in _rows(subject, chosen):
+        found.append(row)
+        name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
+        typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
     if out is not None:
-        keep(out, rows)
+        keep(out, found)
     if as_json:
-        typer.echo(json.dumps({**circumstances(), "rows": rows}))
+        typer.echo(json.dumps({**circumstances(), "rows": found}))
+
+
+def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
+    """The figures of a subject, as they come; a peer that is not installed is named."""
+    from regard.bench import attention, decoding, training
+    from regard.bench.timing import installed
+    from regard.training.memory import keep_freed_memory
+
+    if subject == Subject.ATTENTION:
+        keep_freed_memory()  # contestants of the other subjects have processes of their own
+        return attention.rows(device)
+    peers, rows = (training.PEERS, training.rows) if subject == Subject.TRAIN else (decoding.PEERS, decoding.rows)
+    for name, package in peers.items():
+        if not installed(package):
+            typer.echo(f"{name} is not installed, so its rows are left out; `pip install {name}`", err=True)
+    return rows()
+
+
+def _figure(row: dict[str, Any]) -> str:
+    if "tokens_per_second" in row:
+        return f"{row['tokens_per_second']:>10,.0f} tokens/s{'*' if row['faster'] else ' '}"
+    return f"{row['milliseconds']:>10.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:>10,} B"

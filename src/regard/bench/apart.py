@@ -1,0 +1,111 @@
+"""Contestants in processes of their own that take turns: what one does to its process, no other one feels.
+
+Each process builds its work once and then does it when asked. `regard train` tells the allocator to keep freed memory
+and a script with a peer in it does not; so peers run as their users run them, and once more with that advantage.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+from regard.bench.timing import Timed, Work
+from regard.training.memory import keep_freed_memory
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to do over and over, how many tokens it makes or reads, and the size of the model that does it."""
+
+    work: Work
+    tokens: int
+    parameters: int
+
+
+Build = Callable[[Any, str], Task]
+"""From a case and a precision to a task; called in the contestant's process."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A name, how its task is built, and whether its process keeps freed memory."""
+
+    name: str
+    build: Build
+    keeps_memory: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a contestant did of one case in one precision."""
+
+    contestant: str
+    precision: str
+    tokens: int
+    parameters: int
+    timed: Timed
+
+
+def compete(contestants: Sequence[Contestant], case: object, *, rounds: int = 5, warm_up: int = 1) -> list[Result]:
+    """Every contestant in every precision once per round."""
+    with ExitStack() as stack:
+        pools = {one.name: stack.enter_context(_process(one)) for one in contestants}
+        entries = [(one, precision) for one in contestants for precision in PRECISIONS]
+        times: dict[tuple[str, str], list[float]] = {(one.name, precision): [] for one, precision in entries}
+        sizes: dict[tuple[str, str], tuple[int, int]] = {}
+        for turn in range(-warm_up, rounds):
+            for one, precision in entries:
+                took, tokens, parameters = pools[one.name].submit(_do, one.build, case, precision).result()
+                sizes[one.name, precision] = tokens, parameters
+                if turn >= 0:
+                    times[one.name, precision].append(took)
+    return [
+        Result(name, precision, *sizes[name, precision], Timed(name, tuple(found)))
+        for (name, precision), found in times.items()
+    ]
+
+
+def _process(contestant: Contestant) -> ProcessPoolExecutor:
+    prepare = keep_freed_memory if contestant.keeps_memory else None
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=prepare)
+
+
+_tasks: dict[tuple[object, str], Task] = {}  # of this process
+
+
+def _do(build: Build, case: object, precision: str) -> tuple[float, int, int]:
+    """Milliseconds, tokens and parameters of the task, which is built when first asked for."""
+    if (case, precision) not in _tasks:
+        _tasks[case, precision] = build(case, precision)
+    task = _tasks[case, precision]
+    begun = time.perf_counter()
+    task.work()
+    return (time.perf_counter() - begun) * 1000, task.tokens, task.parameters
+
+
+def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
+    """A row per contestant and precision: tokens per second, and how many times regard's time it takes.
+
+    Regard's time is that of its own faster precision; `faster` marks the faster one of each contestant, so the row of a
+    peer that has it is the comparison of each side at its best.
+    """
+    best: dict[str, float] = {}
+    for one in results:
+        best[one.contestant] = min(best.get(one.contestant, one.timed.median), one.timed.median)
+    for one in results:
+        yield {
+            "what": what,
+            "contestant": one.contestant,
+            "precision": one.precision,
+            "tokens_per_second": round(one.tokens * 1000 / one.timed.median, 1),
+            "milliseconds": round(one.timed.median, 3),
+            "ratio": round(one.timed.median / best["regard"], 3),
+            "faster": one.timed.median == best[one.contestant],
+            "parameters": one.parameters,
+            "rounds": [round(each, 3) for each in one.timed.rounds],
+        }

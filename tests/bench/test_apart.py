@@ -1,0 +1,48 @@
+"""Taking turns in processes, and the arithmetic of what is reported."""
+
+import os
+
+import pytest
+
+from regard.bench.apart import PRECISIONS, Contestant, Result, Task, compared, compete
+from regard.bench.timing import Timed
+
+
+def counted(case: tuple[int, int], precision: str) -> Task:
+    return Task(lambda: None, case[0], os.getpid() if precision == "float32" else case[1])
+
+
+def test_every_contestant_has_a_process_of_its_own_and_a_time_for_every_round():
+    contestants = [Contestant(name, counted, keeps_memory=name == "regard") for name in ("regard", "peer")]
+    results = compete(contestants, (7, 11), rounds=3)
+    assert [(one.contestant, one.precision) for one in results] == [
+        (name, precision) for name in ("regard", "peer") for precision in PRECISIONS
+    ]
+    assert all(len(one.timed.rounds) == 3 and one.tokens == 7 for one in results)
+    processes = {one.parameters for one in results if one.precision == "float32"}
+    assert len(processes) == 2
+    assert os.getpid() not in processes
+    assert {one.parameters for one in results if one.precision == "bfloat16"} == {11}
+
+
+def result(name: str, precision: str, rounds: tuple[float, ...]) -> Result:
+    return Result(name, precision, 300, 5, Timed(name, rounds))
+
+
+def test_a_ratio_is_the_median_over_regards_faster_median():
+    rows = list(
+        compared(
+            "work",
+            [
+                result("regard", "float32", (30.0, 20.0, 70.0)),
+                result("regard", "bfloat16", (10.0, 90.0, 11.0)),
+                result("peer", "float32", (22.0, 23.0, 1.0)),
+                result("peer", "bfloat16", (44.0, 33.0, 50.0)),
+            ],
+        )
+    )
+    assert [row["milliseconds"] for row in rows] == [30.0, 11.0, 22.0, 44.0]
+    assert [row["ratio"] for row in rows] == pytest.approx([30 / 11, 1.0, 2.0, 4.0], abs=1e-3)
+    assert [row["faster"] for row in rows] == [False, True, True, False]
+    assert [row["tokens_per_second"] for row in rows] == pytest.approx([10_000, 27_272.7, 13_636.4, 6_818.2], rel=1e-5)
+    assert rows[0]["rounds"] == [30.0, 20.0, 70.0]

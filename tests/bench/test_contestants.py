@@ -1,0 +1,64 @@
+"""Contestants do the same work: models of one size, the same tokens, and steps that change the weights."""
+
+import pytest
+import torch
+
+from regard.bench import decoding, training
+from regard.bench.apart import PRECISIONS
+
+SMALL = {
+    "encoder-decoder": training.Case("encoder-decoder", 2, tokens=5, dropout=0.1, width=24, heads=4, vocabulary=97),
+    "decoder": training.Case("decoder", 2, tokens=7, dropout=0.0, width=24, heads=4, vocabulary=97),
+}
+PEERS = {"encoder-decoder": training.torch_transformer, "decoder": training.x_transformers}
+TINY = decoding.Size(layers=1, width=24, heads=3, vocabulary=53)
+
+
+def peer(architecture: str):
+    if architecture == "decoder":
+        pytest.importorskip("x_transformers")
+    return PEERS[architecture]
+
+
+@pytest.mark.parametrize("case", [training.TRANSLATOR, training.LANGUAGE_MODEL], ids=lambda case: case.architecture)
+def test_both_sides_train_models_of_one_size_on_the_same_number_of_tokens(case):
+    ours, theirs = training.regard(case, "float32"), peer(case.architecture)(case, "float32")
+    assert ours.tokens == theirs.tokens == case.batch * case.tokens
+    assert ours.parameters == pytest.approx(theirs.parameters, rel=0.01)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("architecture", SMALL)
+def test_a_step_of_either_side_learns_the_batch(architecture, precision, monkeypatch):
+    losses: list[float] = []
+    original = torch.Tensor.backward
+
+    def recorded(loss: torch.Tensor, *args: object, **options: object) -> None:
+        losses.append(float(loss.detach()))
+        original(loss, *args, **options)
+
+    monkeypatch.setattr(torch.Tensor, "backward", recorded)
+    for build in (training.regard, peer(architecture)):
+        losses.clear()
+        task = build(SMALL[architecture], precision)
+        for _ in range(30):
+            task.work()
+        assert len(losses) == 30
+        assert sum(losses[-5:]) < sum(losses[:5])
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_both_sides_decode_the_same_number_of_tokens(precision, beams, attention):
+    pytest.importorskip("transformers")
+    case = decoding.Case(2, beams, TINY, source_tokens=5, new_tokens=7)
+    ours, theirs = decoding.regard(case, precision), decoding.transformers(attention, case, precision)
+    assert ours.work() == theirs.work() == ours.tokens == theirs.tokens == 14
+
+
+def test_the_decoders_are_of_one_size():
+    pytest.importorskip("transformers")
+    case = decoding.CASES[0]
+    ours, theirs = decoding.regard(case, "float32"), decoding.transformers("sdpa", case, "float32")
+    assert ours.parameters == pytest.approx(theirs.parameters, rel=0.01)
