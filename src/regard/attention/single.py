@@ -6,12 +6,16 @@ calls while decoding on a CPU, equal to the reference to rounding.
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.attention.bias import Bias
 from regard.attention.lowering import dense_table
 from regard.attention.mask import Mask
 from regard.attention.similarity import InnerProduct, Similarity
 from regard.axes import Attended, Key, Query, Value
+
+FEW = 1 << 16
+"""Numbers in the keys up to which the fused kernel is faster than two products."""
 
 
 def suits_one_query(query: Query, similarity: Similarity, bias: Bias | Tensor | None, dropout: float) -> bool:
@@ -34,6 +38,10 @@ def attend_one(query: Query, key: Key, value: Value, similarity: Similarity, mas
     kv_heads, keys = key.shape[1], key.shape[2]
     table = None if mask is None else dense_table(mask, (batch, heads, 1, keys), query.device)
     query, key, scale = similarity.as_dot(query, key)
+    if key.numel() <= FEW:  # fused and in float32, which costs a copy of the keys: for few of them less than a product
+        return _fused(query.reshape(batch, kv_heads, heads // kv_heads, -1), key, value, scale, table).view(
+            batch, heads, 1, -1
+        )
     rows = batch * kv_heads
     scores = torch.bmm(query.reshape(rows, heads // kv_heads, -1), key.reshape(rows, keys, -1).transpose(1, 2))
     scores *= scale
@@ -43,3 +51,13 @@ def attend_one(query: Query, key: Key, value: Value, similarity: Similarity, mas
     if table is not None:  # a softmax over nothing is 0/0: such rows are zero instead
         weights = weights.nan_to_num_(nan=0.0)
     return torch.bmm(weights, value.reshape(rows, keys, -1)).view(batch, heads, 1, -1)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, scale: float, table: Tensor | None) -> Tensor:
+    """The same by PyTorch's fused kernel, in float32 at least; the query heads of a group are its queries."""
+    dtype = value.dtype
+    if dtype != torch.float64:
+        query, key, value = query.float(), key.float(), value.float()
+    if table is not None and table.shape[1] > 1:
+        table = table.expand(len(query), -1, -1, -1).reshape(*query.shape[:3], -1)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=table, scale=scale).to(dtype)

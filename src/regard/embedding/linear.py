@@ -2,10 +2,10 @@
 
 A step of decoding multiplies a few rows by every weight of the model, so it takes as long as the weights take to
 read. oneDNN reads them about twice as fast from a layout of its own. Inside `Layouts.used()` a linear map makes that
-layout when first asked. Layouts are kept as long as the weights are the same: the same tensor, in the same memory, at
-the same version (optimizers, `load_state_dict` and everything in place count versions; writing through `.data` does
-not). Whether they are is asked once per `Layouts`, so one lives as long as one text is generated. Nothing is stored on
-a module and nothing but rounding changes.
+layout when first asked. A layout is kept for as long as its weights are the same: the same tensor in the same memory,
+at the same version, with the same sum of all its bits as whole numbers (a fused optimizer counts no versions). That is
+asked once per `Layouts`, which lives as long as a text takes to generate; the sum takes a fifteenth of a new layout.
+Nothing is stored on a module and nothing but rounding changes.
 
 The operators are PyTorch's own but not public: where they are missing, `F.linear` does the work.
 """
@@ -26,8 +26,7 @@ class Packed(NamedTuple):
     """Weights in oneDNN's layout, and of what they are a copy."""
 
     layout: Tensor
-    address: int
-    version: int
+    state: tuple[int, int, int]
 
 
 _kept: Any = WeakIdKeyDictionary()  # from the weights to Packed; forgotten with them
@@ -75,7 +74,8 @@ def linear(
     layout = None if layouts is None else layouts.of(inputs, weight)
     if layout is None:
         return F.linear(inputs, weight, bias)
-    return torch.ops.mkldnn._linear_pointwise(inputs, layout, bias, "none", [], "")
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, layout, bias, "none", [], "")
+    return out
 
 
 def _packable(inputs: Tensor, weight: Tensor) -> bool:
@@ -88,21 +88,23 @@ def _packable(inputs: Tensor, weight: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and not weight.is_inference()  # it counts no versions
+        and weight.is_contiguous()
+        and weight.shape[1] * weight.element_size() % 8 == 0  # so that its bits are whole numbers
     )
 
 
 def _layout(weight: Tensor) -> Tensor:
     """The weights in oneDNN's layout, made anew if they are not what they were."""
+    state = weight.data_ptr(), weight._version, int(weight.detach().view(torch.int64).sum())
     found: Packed | None = _kept.get(weight)
-    if found is None or found.version != weight._version or found.address != weight.data_ptr():
-        layout = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
-        found = _kept[weight] = Packed(layout, weight.data_ptr(), weight._version)
+    if found is None or found.state != state:
+        found = _kept[weight] = Packed(torch.ops.mkldnn._reorder_linear_weight(weight.detach()), state)
     return found.layout
 
 
 def _known_types() -> tuple[torch.dtype, ...]:
     known = hasattr(torch.ops.mkldnn, "_linear_pointwise") and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    if not known or not torch.backends.mkldnn.is_available():
+    if not known or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return ()
     half = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return (torch.float32, torch.bfloat16) if half else (torch.float32,)
