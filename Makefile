@@ -41,6 +41,9 @@ test-slow: .venv/.developer
 
 bench: .venv/.developer
 	$(BIN)/regard bench attention --out benchmarks/results/attention-cpu.json
+	$(BIN)/regard bench train --out benchmarks/results/train-cpu.json
+	$(BIN)/regard bench decode --out benchmarks/results/decode-cpu.json
+	$(BIN)/python docs/build.py
 
 docs: .venv/.developer
 	$(BIN)/python docs/build.py

@@ -1,10 +1,17 @@
-"""Writes docs/reference/: one page per folder, taken from the code's own docstrings, so that they cannot disagree."""
+"""Writes what the docs take from elsewhere, so that they cannot disagree with it.
+
+docs/reference/       one page per folder, from the code's own docstrings; not committed
+docs/benchmarks.md    the tables of benchmarks/results/*.json; committed, and a test asks whether it is still theirs
+"""
 
 import ast
+import json
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
+RESULTS, BENCHMARKS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
 
 
 def pages() -> dict[str, str]:
@@ -44,6 +51,40 @@ def docstring(file: Path) -> str:
     return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
 
 
+def benchmarks(folder: Path) -> str:
+    """All results as one page: for each file how it was made, then a table."""
+    intro = (
+        "Made by `make docs` from `benchmarks/results`, which `make bench` writes; every file there holds the raw "
+        "rounds too. A figure is the median of rounds in which all contestants took turns in one run. The ratio is how "
+        "many times regard's time a contestant takes, regard's being that of its own faster precision; \\* marks the "
+        "faster precision of each. On a shared machine trust ratios."
+    )
+    files = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    return "\n".join(["# Side by side", "", intro, *map(results, files)]) + "\n"
+
+
+def results(found: dict[str, Any]) -> str:
+    """One file: its circumstances, and a row for every figure."""
+    known = {name: value for name, value in found.items() if name not in ("command", "device", "rows")}
+    made = f"{found['device']}; {', '.join(f'{name} {value}' for name, value in known.items())}"
+    rows = [f"| {row['what']} | {contestant(row)} | {figure(row)} | {row['ratio']:.2f} |" for row in found["rows"]]
+    head = ["| what | contestant | figure | ratio |", "|---|---|---:|---:|"]
+    return "\n".join(["", f"## `{found['command'].split(' --out')[0]}`", "", made, "", *head, *rows])
+
+
+def contestant(row: dict[str, Any]) -> str:
+    """Its name, with its precision or kernel where that is known."""
+    named = [row["contestant"], *(str(row[what]) for what in ("precision", "kernel") if what in row)]
+    return ", ".join(named) + (" \\*" if row.get("faster") else "")
+
+
+def figure(row: dict[str, Any]) -> str:
+    """Tokens per second, milliseconds, or bytes."""
+    if "tokens_per_second" in row:
+        return f"{row['tokens_per_second']:,.0f} tokens/s"
+    return f"{row['milliseconds']:.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:,} B"
+
+
 def main() -> None:
     """Write all pages anew."""
     PAGES.mkdir(exist_ok=True)
@@ -51,6 +92,7 @@ def main() -> None:
         old.unlink()
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
+    BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
     print(f"{PAGES.relative_to(ROOT)} has a page for every folder")
 
 

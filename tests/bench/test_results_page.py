@@ -1,0 +1,41 @@
+"""The page of benchmarks is what the committed results give, row by row."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def build():
+    spec = importlib.util.spec_from_file_location("build_docs", ROOT / "docs" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_results_give(build):
+    remedy = "docs/benchmarks.md is older than benchmarks/results: run `make docs`"
+    assert build.BENCHMARKS.read_text(encoding="utf-8") == build.benchmarks(build.RESULTS), remedy
+
+
+def test_every_row_of_every_result_is_on_the_page_with_its_command_and_versions(build, tmp_path):
+    rows = [
+        {"what": "a", "contestant": "regard", "precision": "bfloat16", "tokens_per_second": 2345.6, "faster": True},
+        {"what": "b", "contestant": "peer", "milliseconds": 3.14159, "kernel": "sdpa"},
+        {"what": "c", "contestant": "regard", "extra_peak_bytes": 65536},
+    ]
+    found = {"command": "regard bench x --out y.json", "device": "CPU, 2 threads", "torch": "2.13"}
+    (tmp_path / "x.json").write_text(json.dumps({**found, "rows": [{**row, "ratio": 1.25} for row in rows]}))
+    page = build.benchmarks(tmp_path)
+    for line in (
+        "## `regard bench x`",
+        "CPU, 2 threads; torch 2.13",
+        "| a | regard, bfloat16 \\* | 2,346 tokens/s | 1.25 |",
+        "| b | peer, sdpa | 3.14 ms | 1.25 |",
+        "| c | regard | 65,536 B | 1.25 |",
+    ):
+        assert line in page.splitlines()
