@@ -45,7 +45,20 @@ def test_outside_a_terminal_there_are_few_lines_however_long_the_run(steps):
     assert lines[0].startswith(f"step      1 of {steps}  loss 3.250  1,23")
     assert lines[-1].split()[:4] == ["step", str(steps), "of", str(steps)]
     assert lines[-1].endswith("0:00:00 left")
+    assert steps == 1 or "left" not in lines[0], "nothing is known yet of how long a step takes"
     assert all("\r" not in line and "\x1b" not in line for line in printed)
+
+
+def test_the_time_left_is_the_time_of_a_step_times_the_steps_left(monkeypatch):
+    """A clock that goes on by 7 seconds a step; a line is printed after the 2nd of 20."""
+    now = [0.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    console = Console(file=io.StringIO(), force_terminal=False, width=120)
+    bar = ProgressBar(Path("runs/x"), console)
+    for report in reports(20, {})[:2]:
+        bar(report)
+        now[0] += 7
+    assert console.file.getvalue().splitlines()[-1].endswith("0:02:06 left")  # 18 × 7 s
 
 
 def test_a_long_wait_is_broken_by_a_line(monkeypatch):

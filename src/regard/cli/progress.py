@@ -57,7 +57,7 @@ class ProgressBar:
         if report.validation is not None:
             self._print(f"step {report.step:>6}  training loss {report.loss:.4f}  {validation(report)}")
         elif self.task is None and self._due(report):
-            self._print(f"step {report.step:>6} of {report.steps}  {state}  {self._left(report)}")
+            self._print(f"step {report.step:>6} of {report.steps}  {state}  {self._left(report)}".rstrip())
 
     def say(self, sentence: str) -> None:
         """A line above the bar."""
@@ -76,8 +76,10 @@ class ProgressBar:
         return report.step == self.first or part > before or monotonic() - self.spoken > SECONDS
 
     def _left(self, report: "Report") -> str:
-        taken = report.step - self.first + 1
-        seconds = round((monotonic() - self.begun) / taken * (report.steps - report.step))
+        timed, left = report.step - self.first, report.steps - report.step  # the clock began after the first step
+        if left and not timed:
+            return ""
+        seconds = round((monotonic() - self.begun) / max(timed, 1) * left)
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"
 
     def _print(self, line: str) -> None:
