@@ -59,6 +59,10 @@ class KeyValues:
         room = Room(self.room.keys[rows], self.room.values[rows], self.tokens)
         return KeyValues(room.keys[:, :, : self.tokens], room.values[:, :, : self.tokens], room)
 
+    def settled(self) -> "KeyValues":
+        """The same laid out head by head, to be read again at every step."""
+        return KeyValues(self.keys.contiguous(), self.values.contiguous())
+
     def trim(self, tokens: int) -> "KeyValues":
         """Only the first `tokens` of them."""
         return KeyValues(self.keys[:, :, :tokens], self.values[:, :, :tokens])

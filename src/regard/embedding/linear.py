@@ -70,7 +70,7 @@ def linear(
     inputs: Float[Tensor, "*axes width"], weight: Float[Tensor, "out width"], bias: Tensor | None = None
 ) -> Float[Tensor, "*axes out"]:
     """`W x + b`, from packed weights where that is asked for and possible."""
-    layouts = _current.get()
+    layouts = None if torch.compiler.is_compiling() else _current.get()
     layout = None if layouts is None else layouts.of(inputs, weight)
     if layout is None:
         return F.linear(inputs, weight, bias)
@@ -86,7 +86,6 @@ def _packable(inputs: Tensor, weight: Tensor) -> bool:
         and inputs.dtype == weight.dtype
         and not torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and not weight.is_inference()  # it counts no versions
         and weight.is_contiguous()
         and weight.shape[1] * weight.element_size() % 8 == 0  # so that its bits are whole numbers

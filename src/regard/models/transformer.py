@@ -90,6 +90,7 @@ class Transformer(nn.Module):
             tokens = Padded.of(inputs.tokens.rows(), side="left").to(inputs.tokens.ids.device)
             inputs = Inputs(tokens, inputs.source)
         state = self._begin(inputs)
+        state = replace(state, cache=DecoderCache(memory=tuple(layer.settled() for layer in state.cache.memory)))
         prompt = inputs.tokens.ids[:, :-1]
         return self._advance(prompt, state)[1] if prompt.shape[1] else state
 
