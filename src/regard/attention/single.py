@@ -4,6 +4,8 @@ The work is so little that choosing a kernel for it would take longer than the k
 calls while decoding on a CPU, equal to the reference to rounding.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,6 +15,7 @@ from regard.attention.lowering import dense_table
 from regard.attention.mask import Mask
 from regard.attention.similarity import InnerProduct, Similarity
 from regard.axes import Attended, Key, Query, Value
+from regard.errors import InputError
 
 FEW = 1 << 16
 """Numbers in the keys up to which the fused kernel is faster than two products."""
@@ -34,6 +37,8 @@ def suits_one_query(query: Query, similarity: Similarity, bias: Bias | Tensor | 
 def attend_one(query: Query, key: Key, value: Value, similarity: Similarity, mask: Mask | None) -> Attended:
     """`softmax(scale · q Kᵀ, where the mask allows) · V`; query heads that share a key head are rows of one product."""
     assert isinstance(similarity, InnerProduct)
+    if not math.isfinite(query.sum(dtype=None if query.dtype == torch.float64 else torch.float32)):
+        raise InputError("the queries hold NaN or infinity", "look where they come from: inputs and weights")
     batch, heads, _, _ = query.shape
     kv_heads, keys = key.shape[1], key.shape[2]
     table = None if mask is None else dense_table(mask, (batch, heads, 1, keys), query.device)

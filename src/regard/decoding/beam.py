@@ -18,6 +18,7 @@ from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam
 from regard.embedding.linear import Layouts
+from regard.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) 
         with layouts.used():
             logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
+        check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
         row = 0
         for sequence in (one for one in sequences if not one.done):
             beams = len(sequence.running)
@@ -80,6 +82,14 @@ def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) 
             break
         ids, state = _reorder(going, state, ids.device)
     return [sequence.finished for sequence in sequences]
+
+
+def check_likely(log_probabilities: Float[Tensor, "rows"]) -> None:
+    """Refuse probabilities that are no numbers: nothing can be chosen by them."""
+    if log_probabilities.isnan().any():
+        raise InputError(
+            "the model's logits hold NaN", "look where it comes from: weights of a training that diverged, or inputs"
+        )
 
 
 def _extend(

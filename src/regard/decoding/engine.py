@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
-from regard.decoding.beam import search
+from regard.decoding.beam import check_likely, search
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
@@ -71,7 +71,9 @@ def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, sto
         with layouts.used():
             logits, state = stepper.step(ids, state)
         ids = strategy.choose(logits, draws(sequence))
-        yield _Moment(sequence, ids, _log_probability(logits, ids))
+        likely = _log_probability(logits, ids)
+        check_likely(likely)
+        yield _Moment(sequence, ids, likely)
         going = [row for row, token in enumerate(ids.tolist()) if token != stop.end]
         if not going:
             return
