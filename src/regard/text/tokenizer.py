@@ -1,41 +1,59 @@
-"""Byte-level BPE as GPT-2 uses it: text becomes bytes, bytes become merged pieces, pieces have ids.
+"""Text to ids and back. `Tokenizer` itself is byte-level BPE, GPT-2's; words.py and wordpiece.py have the other kinds.
 
 Sennrich et al. 2016 (merges), Radford et al. 2019, section 2.2 (bytes, and a pattern that keeps words apart).
-Training and encoding run in the `tokenizers` engine. Every text has ids and comes back unchanged: `<unk>` is
-never produced. Special tokens are ids that a program adds, never something a text can spell: `<eos>` typed by
-a user is five ordinary characters. This file writes nothing to disk.
+Merges are learnt by the `tokenizers` engine from counted words; text is encoded by tiktoken where it gives the same
+ids (fast.py), else by `tokenizers`. Every text has ids and comes back unchanged: `<unk>` is never produced. Special
+tokens are ids that a program adds, never something a text can spell: `<eos>` typed by a user is five ordinary
+characters. This file writes nothing to disk.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Engine
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from tokenizers.trainers import BpeTrainer
 
-from regard.errors import ConfigError, FileError, InputError
+from regard.errors import FileError, InputError
+from regard.text.bytelevel import SYMBOLS, bytes_of, expand, pieces_before_blanks
+from regard.text.counting import count_words, read_texts, valid_text
+from regard.text.fast import Encode, encode_all, fast_encoder
+from regard.text.incremental import ByteStream, TextStream, WholeStream
+from regard.text.training import RULE, learn_merges
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-SMALLEST = len(SPECIALS) + 256
+END_OF_TEXT = "<|endoftext|>"
+"""GPT-2's one special token."""
+_RULE = re.compile(r'"tie_rule":\s*"([a-z-]+)"')
+_REMEDY = "use a tokenizer.json that Regard wrote, or train the tokenizer again"
 
 
-def _byte_of_symbol() -> dict[str, int]:
-    """The engine's printable stand-in for each byte: itself where it prints, else the next from 256."""
-    printing = [byte for first, last in ("!~", "¡¬", "®ÿ") for byte in range(ord(first), ord(last) + 1)]
-    silent = [byte for byte in range(256) if byte not in printing]
-    symbols = [*printing, *range(256, 256 + len(silent))]
-    return {chr(symbol): byte for symbol, byte in zip(symbols, [*printing, *silent], strict=True)}
-
-
-_BYTE_OF_SYMBOL = _byte_of_symbol()
+def parse_engine(text: str) -> tuple[Engine, str | None]:
+    """The engine a tokenizer.json describes, and the rule for ties that its merges were learnt with, if it says so."""
+    try:
+        engine = Engine.from_str(text)
+    except Exception as error:  # the engine raises bare Exception for everything
+        raise InputError(f"this is not a tokenizer ({error})", _REMEDY) from error
+    rule = _RULE.search(text)
+    return engine, rule.group(1) if rule else None
 
 
 class Tokenizer:
     """Text to ids and ids to text; `decode(encode(text)) == text` for every text that is valid Unicode."""
 
-    def __init__(self, engine: Engine) -> None:
+    kind: ClassVar[str] = "bpe"
+    pad: ClassVar[str] = SPECIALS[0]
+    bos: ClassVar[str] = SPECIALS[1]
+    eos: ClassVar[str] = SPECIALS[2]
+    unk: ClassVar[str] = SPECIALS[3]
+
+    def __init__(self, engine: Engine, rule: str | None = None) -> None:
         """Take an engine that is known to be good; people call `train`, `load` or `from_json`."""
         engine.encode_special_tokens = True  # not kept in the JSON: must be set on every engine
         engine.no_padding()
@@ -45,27 +63,19 @@ class Tokenizer:
         self._special_text = {token: str(entry.content) for token, entry in added.items() if entry.special}
         self._special_id = {text: token for token, text in self._special_text.items()}
         self._size = int(engine.get_vocab_size())
+        self._bytes = self._all_bytes() if isinstance(engine.pre_tokenizer, ByteLevel) else None
+        self.rule = rule
+        """How ties were decided when the merges were learnt, where that is known."""
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> "Tokenizer":
-        """Learn merges until there are `size` entries or no pair occurs twice; same texts, same result."""
-        if size < SMALLEST:
-            raise ConfigError(
-                f"a vocabulary of {size} cannot hold {len(SPECIALS)} special tokens and 256 bytes",
-                f"use a size of {SMALLEST} or more",
-            )
-        engine = Engine(BPE())
-        engine.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        engine.decoder = ByteLevelDecoder()
-        trainer = BpeTrainer(
-            vocab_size=size,
-            min_frequency=2,
-            show_progress=False,
-            special_tokens=list(SPECIALS),
-            initial_alphabet=sorted(_BYTE_OF_SYMBOL),
-        )
-        engine.train_from_iterator((_valid(text) for text in texts), trainer)
-        return cls(engine)
+        """Learn merges until there are `size` entries or no pair occurs twice; same texts, same result.
+
+        Texts are read once and not kept; of more than a million different words the rare ones go (counting.py).
+        """
+        found = count_words(texts, pieces_before_blanks)
+        engine = learn_merges(expand(found.counts), size, specials=SPECIALS, alphabet=SYMBOLS)
+        return cls(_byte_level(engine), RULE)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -85,51 +95,99 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
         """Rebuild a tokenizer from what `to_json` gave."""
-        remedy = "use a tokenizer.json that Regard wrote, or train the tokenizer again"
-        try:
-            engine = Engine.from_str(text)
-        except Exception as error:  # the engine raises bare Exception for everything
-            raise InputError(f"this is not a tokenizer ({error})", remedy) from error
-        problem = _problem(engine)
+        engine, rule = parse_engine(text)
+        problem = cls.problem_of(engine) or _lacking(engine, (cls.pad, cls.bos, cls.eos, cls.unk))
         if problem:
-            raise InputError(problem, remedy)
+            raise InputError(problem, _REMEDY)
+        return cls(engine, rule)
+
+    @classmethod
+    def from_gpt2(cls, vocabulary: Path, merges: Path) -> "Tokenizer":
+        """Read GPT-2's vocab.json and merges.txt, plain or packed with gzip."""
+        remedy = "give vocab.json and merges.txt of the same tokenizer"
+        try:
+            ids = json.loads("".join(read_texts([vocabulary])))
+            lines = "".join(read_texts([merges])).splitlines()
+            split = (line.split(" ") for line in lines if line and not line.startswith("#version"))
+            pairs = [(left, right) for left, right in split]
+            engine = _byte_level(Engine(BPE(vocab=ids, merges=pairs)))
+        except FileError:
+            raise
+        except Exception as error:  # JSON's ValueError, and whatever the engine raises
+            raise FileError(f"{vocabulary} and {merges} do not make a tokenizer ({error})", remedy) from error
+        if END_OF_TEXT in ids:
+            engine.add_special_tokens([AddedToken(END_OF_TEXT, special=True, normalized=False)])
+        problem = cls.problem_of(engine)
+        if problem:
+            raise FileError(f"{vocabulary}: {problem}", remedy)
         return cls(engine)
 
     def to_json(self) -> str:
         """The whole tokenizer as tokenizer.json text, readable by Hugging Face's libraries."""
-        return str(self._engine.to_str(pretty=True))
+        text = str(self._engine.to_str(pretty=True))
+        if self.rule is None:
+            return text
+        head = '"model": {\n    "type": "BPE",'
+        return text.replace(head, f'{head}\n    "tie_rule": "{self.rule}",', 1)  # a key the engine passes over
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text; no special token is added or recognised."""
-        return list(self._engine.encode(_valid(text), add_special_tokens=False).ids)
+        return self._encode(valid_text(text))
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each text, computed in parallel; equal to `encode` of each."""
-        checked = [_valid(text) for text in texts]
+        checked = [valid_text(text) for text in texts]
+        if self._bytes is not None:
+            return encode_all(self._encode, checked)
         return [list(one.ids) for one in self._engine.encode_batch_fast(checked, add_special_tokens=False)]
+
+    @cached_property
+    def _encode(self) -> Encode:
+        fast = None if self._bytes is None else fast_encoder(self._engine, json.loads(self._engine.to_str()))
+        return fast or self._encode_by_tokenizers
+
+    def _encode_by_tokenizers(self, text: str) -> list[int]:
+        return list(self._engine.encode(text, add_special_tokens=False).ids)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token of `encode(text)` sits in the text, in characters.
 
         A character that takes several tokens (`é` is two bytes) is the span of each of them.
         """
-        encoding = self._engine.encode(_valid(text), add_special_tokens=False)
+        encoding = self._engine.encode(valid_text(text), add_special_tokens=False)
         return [(start, end) for start, end in encoding.offsets]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids, special tokens left out; bytes that end mid-character become `�`."""
+        if self._bytes is not None:
+            return b"".join([self._bytes[self._known(token)] for token in ids]).decode("utf-8", errors="replace")
         return str(self._engine.decode([self._known(token) for token in ids], skip_special_tokens=True))
+
+    def stream(self) -> TextStream:
+        """Decoding one id at a time: `push(id)` gives text, never half a character, and `end()` the rest."""
+        return WholeStream(self.decode) if self._bytes is None else ByteStream(self.token_bytes)
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token adds to a text, in UTF-8; a special token adds nothing."""
+        known = self._known(token)
+        return self.decode([known]).encode() if self._bytes is None else self._bytes[known]
 
     def token_text(self, token: int) -> str:
         r"""One token as a picture shows it: its text, a special's name, `\xc3` for part of a character."""
-        symbols = str(self._engine.id_to_token(self._known(token)))
         if token in self._special_text:
-            return symbols
-        return bytes(_BYTE_OF_SYMBOL[symbol] for symbol in symbols).decode("utf-8", errors="backslashreplace")
+            return self._special_text[token]
+        return self.token_bytes(token).decode("utf-8", errors="backslashreplace")
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each token as a picture shows it."""
         return [self.token_text(token) for token in ids]
+
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs that are joined, in the order they were learnt, in symbols; none where pieces come otherwise."""
+        found = json.loads(self._engine.to_str())["model"].get("merges", [])
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in found)
+        return [(left, right) for left, right in pairs]
 
     @property
     def size(self) -> int:
@@ -139,22 +197,22 @@ class Tokenizer:
     @property
     def pad_id(self) -> int:
         """The id that fills short rows of a batch."""
-        return self._special_id["<pad>"]
+        return self._special(self.pad)
 
     @property
     def bos_id(self) -> int:
         """The id a sequence begins with."""
-        return self._special_id["<bos>"]
+        return self._special(self.bos)
 
     @property
     def eos_id(self) -> int:
         """The id a sequence ends with."""
-        return self._special_id["<eos>"]
+        return self._special(self.eos)
 
     @property
     def unk_id(self) -> int:
         """The id of the unknown, which bytes never need."""
-        return self._special_id["<unk>"]
+        return self._special(self.unk)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.to_json() == other.to_json()
@@ -162,47 +220,61 @@ class Tokenizer:
     def __hash__(self) -> int:
         return hash(self.to_json())
 
-    def __reduce__(self) -> tuple[Callable[[str], "Tokenizer"], tuple[str]]:
-        return Tokenizer.from_json, (self.to_json(),)
+    def __reduce__(self) -> tuple[Callable[[str, str | None], "Tokenizer"], tuple[str, str | None]]:
+        return type(self)._again, (self._engine.to_str(), self.rule)
+
+    @classmethod
+    def _again(cls, text: str, rule: str | None) -> "Tokenizer":
+        return cls(Engine.from_str(text), rule)
+
+    @classmethod
+    def problem_of(cls, engine: Engine) -> str | None:
+        """Why an engine is not a byte-level BPE that gives every text back, if it is not."""
+        kinds = (type(engine.model), type(engine.pre_tokenizer), type(engine.decoder))
+        if kinds != (BPE, ByteLevel, ByteLevelDecoder):
+            names = ", ".join(kind.__name__ for kind in kinds)
+            return f"a byte-level BPE is expected, but model, splitter and decoder are {names}"
+        if engine.normalizer is not None or engine.pre_tokenizer.add_prefix_space:
+            return "this tokenizer changes texts (a normalizer or a prefix space), so they would not come back"
+        vocabulary = engine.get_vocab()
+        letters = len(set(SYMBOLS) & vocabulary.keys())
+        if letters < 256:
+            return f"only {letters} of the 256 bytes have a token"
+        highest = max(vocabulary.values())
+        if highest >= len(vocabulary):
+            return f"{len(vocabulary)} tokens have ids up to {highest}, so ids are missing"
+        return None
+
+    def _all_bytes(self) -> list[bytes]:
+        """What each token adds to a text."""
+        names = sorted(self._engine.get_vocab().items(), key=lambda entry: entry[1])
+        return [b"" if place in self._special_text else bytes_of(name) for name, place in names]
+
+    def _special(self, name: str) -> int:
+        if name not in self._special_id:
+            known = " ".join(self._special_id) or "none"
+            raise InputError(
+                f"this tokenizer has no {name} (its special tokens: {known})", "use one that Regard trained"
+            )
+        return self._special_id[name]
 
     def _known(self, token: int) -> int:
-        if not 0 <= token < self.size:
+        if not 0 <= token < self._size:
             raise InputError(
-                f"token id {token} is outside the vocabulary of {self.size}",
-                f"use ids from 0 to {self.size - 1}",
+                f"token id {token} is outside the vocabulary of {self._size}",
+                f"use ids from 0 to {self._size - 1}",
             )
         return token
 
 
-def _problem(engine: Engine) -> str | None:
-    """Why an engine is not a byte-level BPE that gives every text back, if it is not."""
-    kinds = (type(engine.model), type(engine.pre_tokenizer), type(engine.decoder))
-    if kinds != (BPE, ByteLevel, ByteLevelDecoder):
-        names = ", ".join(kind.__name__ for kind in kinds)
-        return f"a byte-level BPE is expected, but model, splitter and decoder are {names}"
-    if engine.normalizer is not None or engine.pre_tokenizer.add_prefix_space:
-        return "this tokenizer changes texts (a normalizer or a prefix space), so they would not come back"
-    special = {token.content for token in engine.get_added_tokens_decoder().values() if token.special}
-    missing = [token for token in SPECIALS if token not in special]
-    if missing:
-        return f"the special tokens {' '.join(missing)} are missing"
-    vocabulary = engine.get_vocab()
-    letters = len(_BYTE_OF_SYMBOL.keys() & vocabulary.keys())
-    if letters < 256:
-        return f"only {letters} of the 256 bytes have a token"
-    highest = max(vocabulary.values())
-    if highest >= len(vocabulary):
-        return f"{len(vocabulary)} tokens have ids up to {highest}, so ids are missing"
-    return None
+def _byte_level(engine: Engine) -> Engine:
+    engine.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    engine.decoder = ByteLevelDecoder()
+    return engine
 
 
-def _valid(text: str) -> str:
-    """The text itself, if it is Unicode that can be written as bytes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"character {error.start} (U+{ord(text[error.start]):04X}) is half of a surrogate pair",
-            "read the text as UTF-8, or replace such halves with text.encode('utf-8', 'replace').decode()",
-        ) from error
-    return text
+def _lacking(engine: Engine, specials: Iterable[str]) -> str | None:
+    """Which special tokens are not there, in words."""
+    there = {token.content for token in engine.get_added_tokens_decoder().values() if token.special}
+    missing = [token for token in specials if token not in there]
+    return f"the special tokens {' '.join(missing)} are missing" if missing else None

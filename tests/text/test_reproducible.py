@@ -1,0 +1,76 @@
+"""Training again gives the same file, in any process, with any number of threads; a smaller one is its beginning."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from regard.text.tokenizer import Tokenizer
+from regard.text.words import WordBpeTokenizer
+
+TEXTS = [
+    f"the rose number {number} by the river bank {number * 7919 % 1013}, naïve {chr(0x3040 + number % 53)}"
+    for number in range(307)
+]
+KINDS = [(Tokenizer, 389, 421), (WordBpeTokenizer, 107, 139)]
+
+
+@pytest.mark.parametrize(("kind", "small", "large"), KINDS)
+def test_twenty_trainings_give_one_result(kind: type[Tokenizer], small: int, large: int) -> None:
+    assert len({kind.train(iter(TEXTS), large).to_json() for _ in range(20)}) == 1
+
+
+@pytest.mark.parametrize(("kind", "small", "large"), KINDS)
+def test_a_smaller_vocabulary_is_the_first_part_of_a_larger_one(kind: type[Tokenizer], small: int, large: int) -> None:
+    first, second = (json.loads(kind.train(TEXTS, size).to_json())["model"] for size in (small, large))
+    assert len(first["vocab"]) == small < len(second["vocab"]) == large
+    assert first["vocab"] == {token: place for token, place in second["vocab"].items() if place < small}
+    assert first["merges"] == second["merges"][: len(first["merges"])]
+
+
+def test_the_number_of_threads_and_the_order_of_hashing_change_nothing() -> None:
+    code = (
+        "import json, sys\n"
+        "from regard.text.tokenizer import Tokenizer\n"
+        "from regard.text.words import WordBpeTokenizer\n"
+        "texts = json.load(sys.stdin)\n"
+        "print(Tokenizer.train(texts, 421).to_json(), WordBpeTokenizer.train(texts, 139).to_json())"
+    )
+    settings = [("1", "true", "0"), ("2", "true", "1"), ("2", "false", "2")]
+    found = set()
+    for threads, parallel, seed in settings:
+        environment = {"RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": parallel, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=json.dumps(TEXTS).encode(),
+            capture_output=True,
+            check=True,
+            env=os.environ | environment,
+        )
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+def test_the_order_of_texts_changes_nothing() -> None:
+    assert Tokenizer.train(TEXTS[::-1], 421) == Tokenizer.train(TEXTS, 421)
+
+
+def test_a_saved_tokenizer_says_which_rule_made_it() -> None:
+    trained = Tokenizer.train(TEXTS, 389)
+    assert trained.rule == "engine"
+    assert json.loads(trained.to_json())["model"]["tie_rule"] == "engine"
+    assert Tokenizer.from_json(trained.to_json()).rule == "engine"
+    silent = json.loads(trained.to_json())
+    del silent["model"]["tie_rule"]
+    assert Tokenizer.from_json(json.dumps(silent)).rule is None
+    assert "tie_rule" not in Tokenizer.from_json(json.dumps(silent)).to_json()
+
+
+def test_transformers_reads_what_is_saved(tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    trained = Tokenizer.train(TEXTS, 389)
+    (tmp_path / "tokenizer.json").write_text(trained.to_json(), encoding="utf-8")
+    read = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    assert read(TEXTS[5], add_special_tokens=False)["input_ids"] == trained.encode(TEXTS[5])
