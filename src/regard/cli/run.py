@@ -48,7 +48,7 @@ def run(
     given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
     loaded = replace(loaded, decoding=decoding(loaded.decoding, given))
     if stream:
-        for line in [text] if text is not None else _lines():
+        for line in [text] if text is not None else stdin_lines():
             for piece in loaded.run(line, stream=True):
                 print(piece, end="", flush=True)
             print()
@@ -74,7 +74,7 @@ def _answer(model: "Model", texts: list[str], first: int, as_json: bool) -> None
             print(output, flush=True)
 
 
-def _lines() -> Iterator[str]:
+def stdin_lines() -> Iterator[str]:
     """Lines of stdin; a terminal is told that we wait for it."""
     if sys.stdin is None:
         raise InputError("there is no text and no stdin to read it from", "give the text as an argument")
@@ -96,7 +96,7 @@ def _groups(check: Callable[[str], None]) -> Iterator[list[str]]:
     """
     together = 1 if sys.stdin is None or sys.stdin.isatty() else LINES_TOGETHER
     group: list[str] = []
-    for number, line in enumerate(_lines(), start=1):
+    for number, line in enumerate(stdin_lines(), start=1):
         try:
             check(line)
         except InputError as error:
