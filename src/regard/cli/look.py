@@ -10,22 +10,83 @@ from regard.errors import InputError
 
 def look(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
-    text: Annotated[str, typer.Argument(help="The text the model reads.")],
+    text: Annotated[list[str], typer.Argument(help="The text the model reads; with --meaning, several sentences.")],
     target: Annotated[str | None, typer.Option(help="The answer to look at; the model's own if absent.")] = None,
-    to: Annotated[Path, typer.Option(help="A picture, .png or .svg, or a page to explore, .html.")] = Path(
-        "attention.png"
-    ),
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="A picture, .png or .svg, or a page to explore, .html.",
+            show_default="attention.png; meaning.png with --meaning",
+        ),
+    ] = None,
     layer: Annotated[str | None, typer.Option(help="Such as decoder.1.cross; the clearest if absent.")] = None,
     head: Annotated[int | None, typer.Option(help="One head alone; all and their mean if absent.")] = None,
     words: Annotated[bool, typer.Option("--words", help="Pieces merged back into words.")] = False,
     steps: Annotated[bool, typer.Option("--steps", help="The four steps of one row, with the numbers.")] = False,
     row: Annotated[int | None, typer.Option(help="The row whose steps are shown; 0, the first, if absent.")] = None,
+    meaning: Annotated[
+        str | None, typer.Option(help="A word of all sentences: how far apart the layers move it, and what moved it.")
+    ] = None,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 
     Example: `regard look runs/demo "de: 3 mars 2021" --to attention.png`, the same `--to attention.html` to explore,
     or `--steps --row 2` for the four steps of the third written token.
+
+    With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`.
     """
+    if meaning is not None:
+        options = {"--target": target, "--layer": layer, "--head": head, "--row": row}
+        given = [name for name, value in options.items() if value is not None]
+        given += [name for name, on in (("--words", words), ("--steps", steps)) if on]
+        if given:
+            raise InputError(f"{given[0]} has no effect with --meaning, which shows every layer", "leave it out")
+        _show_meaning(model, text, meaning, to or Path("meaning.png"))
+    elif len(text) > 1:
+        raise InputError(f"{len(text)} texts cannot be looked at together", "give one, or name a word with --meaning")
+    else:
+        _show_attention(
+            model,
+            text[0],
+            to or Path("attention.png"),
+            target=target,
+            layer=layer,
+            head=head,
+            words=words,
+            steps=steps,
+            row=row,
+        )
+
+
+def _show_meaning(model: Path, sentences: list[str], word: str, to: Path) -> None:
+    """A word in several sentences: tables in the terminal, a figure in the file."""
+    from regard import api
+    from regard.inspection.meaning import word_in_sentences
+    from regard.views.meaning import draw_meaning, meaning_text
+    from regard.views.page import check_format, save_figure
+
+    check_format(to)
+    loaded = api.load(model)
+    for sentence in sentences:
+        loaded.check(sentence)
+    found = word_in_sentences(loaded.module, loaded.tokenizer, sentences, word)
+    save_figure(draw_meaning(found), to)
+    typer.echo(meaning_text(found))
+    typer.echo(f"{to} shows how the layers move {word!r} apart, and what moved it")
+
+
+def _show_attention(
+    model: Path,
+    text: str,
+    to: Path,
+    *,
+    target: str | None,
+    layer: str | None,
+    head: int | None,
+    words: bool,
+    steps: bool,
+    row: int | None,
+) -> None:
     from regard import api
     from regard.views.look import check_name, draw_seen, save_steps, steps_seen
     from regard.views.page import check_format

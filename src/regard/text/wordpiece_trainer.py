@@ -41,7 +41,8 @@ def _likelihood(pair: Numbers, left: Numbers, right: Numbers) -> Numbers:
 
 
 def _ratio(pair: Numbers, left: Numbers, right: Numbers) -> Numbers:
-    return pair / (left * right)
+    found: Numbers = pair / (left * right)
+    return found
 
 
 SCORES: dict[str, tuple[Callable[[Numbers, Numbers, Numbers], Numbers], bool]] = {
@@ -162,8 +163,8 @@ class _Learner:
         highest = float(scores.max())
         if highest == -np.inf:
             return None
-        equal = np.flatnonzero(scores >= highest - abs(highest) * 1e-12)
-        return int(min(equal, key=self._order)) if len(equal) > 1 else int(equal[0])
+        equal: list[int] = np.flatnonzero(scores >= highest - abs(highest) * 1e-12).tolist()
+        return min(equal, key=self._order)
 
     def _order(self, slot: int) -> tuple[float, str, str]:
         return -float(self._pair[slot]), self.pieces[self._left[slot]], self.pieces[self._right[slot]]
