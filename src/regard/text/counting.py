@@ -63,28 +63,27 @@ def count_words(
     """Count the words that `split` makes of each text; `block` characters at a time, which decides when to prune."""
     if most < 2:
         raise ConfigError(f"a table of {most} words cannot be halved", "keep 2 or more; a million takes 200 MB")
-    table: dict[str, int] = {}
+    table: Counter[str] = Counter()
     total = pruned = lost = 0
     for together in _blocks(texts, block):
-        found = Counter(chain.from_iterable(map(split, together)))
-        total += sum(found.values())
-        for word, count in found.items():
-            if len(word) <= LONGEST_WORD:
-                table[word] = table.get(word, 0) + count
-                continue
-            for start in range(0, len(word), LONGEST_WORD):
-                part = word[start : start + LONGEST_WORD]
-                table[part] = table.get(part, 0) + count
-            total += count * ((len(word) - 1) // LONGEST_WORD)
+        words = list(chain.from_iterable(map(split, together)))
+        if max(map(len, words), default=0) > LONGEST_WORD:
+            words = [part for word in words for part in _parts(word)]
+        total += len(words)
+        table.update(words)
         if len(table) > most:
             least = _threshold(table, most // 2)
-            kept = {word: count for word, count in table.items() if count > least}
+            kept = Counter({word: count for word, count in table.items() if count > least})
             pruned, lost, table = pruned + len(table) - len(kept), lost + least, kept
     ordered = sorted(table.items(), key=lambda entry: (-entry[1], entry[0]))
     return WordCounts(dict(ordered), total, pruned, lost)
 
 
-def _threshold(table: dict[str, int], keep: int) -> int:
+def _parts(word: str) -> Iterator[str]:
+    return (word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD))
+
+
+def _threshold(table: Counter[str], keep: int) -> int:
     """The smallest t such that at most `keep` words have a count above it."""
     ascending = sorted(Counter(table.values()).items())
     upto = accumulate(words for _, words in ascending)

@@ -175,7 +175,10 @@ def word_splitter(*, cased: bool = False) -> Callable[[str], Iterator[str]]:
         def __missing__(self, word: str) -> list[str]:
             if len(self) >= 500_000:
                 self.clear()
-            found = [part for part, _ in splitter.pre_tokenize_str(normalizer.normalize_str(word))]
+            if word.isascii() and word.isalpha():  # nothing to clean and nowhere to cut
+                found = [word if cased else word.lower()]
+            else:
+                found = [part for part, _ in splitter.pre_tokenize_str(normalizer.normalize_str(word))]
             self[word] = found
             return found
 
