@@ -11,7 +11,10 @@ SMALL = {
     "decoder": training.Case("decoder", 2, tokens=7, dropout=0.0, width=24, heads=4, vocabulary=97),
 }
 PEERS = {"encoder-decoder": training.torch_transformer, "decoder": training.x_transformers}
-TINY = decoding.Size(layers=1, width=24, heads=3, vocabulary=53)
+TINY = {
+    architecture: decoding.Size(architecture, layers=1, width=24, heads=3, vocabulary=53)
+    for architecture in ("encoder-decoder", "decoder")
+}
 
 
 def peer(architecture: str):
@@ -50,15 +53,17 @@ def test_a_step_of_either_side_learns_the_batch(architecture, precision, monkeyp
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_both_sides_decode_the_same_number_of_tokens(precision, beams, attention):
+@pytest.mark.parametrize("architecture", TINY)
+def test_both_sides_decode_the_same_number_of_tokens(architecture, precision, beams, attention):
     pytest.importorskip("transformers")
-    case = decoding.Case(2, beams, TINY, source_tokens=5, new_tokens=7)
+    case = decoding.Case(2, beams, TINY[architecture], source_tokens=5, new_tokens=7)
     ours, theirs = decoding.regard(case, precision), decoding.transformers(attention, case, precision)
     assert ours.work() == theirs.work() == ours.tokens == theirs.tokens == 14
 
 
-def test_the_decoders_are_of_one_size():
+@pytest.mark.parametrize("size", [decoding.GPT2, decoding.MARIAN], ids=str)
+def test_the_decoders_are_of_one_size(size):
     pytest.importorskip("transformers")
-    case = decoding.CASES[0]
+    case = decoding.Case(1, size=size)
     ours, theirs = decoding.regard(case, "float32"), decoding.transformers("sdpa", case, "float32")
     assert ours.parameters == pytest.approx(theirs.parameters, rel=0.01)

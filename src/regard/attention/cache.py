@@ -3,6 +3,8 @@
 Nothing is stored on modules and nothing that can be seen is changed in place: `append`, `select` and `trim` return new
 ones. So that a token more does not copy all before it, an extended one has room behind its last token; whoever extends
 it first writes there, which no earlier value sees, and whoever extends it again gets a copy.
+
+On a CPU what is kept in half precision is kept in float32: one query reads it four times as fast from there.
 """
 
 from dataclasses import dataclass
@@ -60,8 +62,8 @@ class KeyValues:
         return KeyValues(room.keys[:, :, : self.tokens], room.values[:, :, : self.tokens], room)
 
     def settled(self) -> "KeyValues":
-        """The same laid out head by head, to be read again at every step."""
-        return KeyValues(self.keys.contiguous(), self.values.contiguous())
+        """The same laid out to be read again at every step."""
+        return KeyValues(_wide(self.keys).contiguous(), _wide(self.values).contiguous())
 
     def trim(self, tokens: int) -> "KeyValues":
         """Only the first `tokens` of them."""
@@ -71,6 +73,12 @@ class KeyValues:
 def _with_room(held: Tensor, spare: int) -> Tensor:
     """A copy with room for `spare` tokens more."""
     batch, heads, tokens, width = held.shape
-    room = held.new_empty(batch, heads, tokens + spare, width)
+    room = _wide(held).new_empty(batch, heads, tokens + spare, width)
     room[:, :, :tokens] = held
     return room
+
+
+def _wide(held: Tensor) -> Tensor:
+    """As it is kept."""
+    half = held.dtype in (torch.bfloat16, torch.float16)
+    return held.float() if half and held.device.type == "cpu" else held

@@ -16,7 +16,7 @@ from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, similarity_module
 from regard.attention.single import attend_one, suits_one_query
 from regard.axes import Attended, Hidden, Query
-from regard.embedding.linear import Linear
+from regard.embedding.linear import Linear, linears
 from regard.errors import ConfigError
 
 
@@ -70,9 +70,8 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
         """The memory's keys and values, split into heads."""
-        keys = self.key(memory).unflatten(-1, (self.key_value_heads, self.head_width)).transpose(1, 2)
-        values = self.value(memory).unflatten(-1, (self.key_value_heads, self.head_width)).transpose(1, 2)
-        return KeyValues(rotate(keys) if rotate else keys, values)
+        key, value = linears(memory, (self.key, self.value))
+        return KeyValues(self._split(key, self.key_value_heads, rotate), self._split(value, self.key_value_heads))
 
     def forward(
         self,
@@ -84,13 +83,18 @@ class MultiHeadAttention(nn.Module):
         rotate: Rotate | None = None,
     ) -> Hidden:
         """What each input token reads from the memory; from the inputs themselves where none is given."""
-        query = self.query(inputs).unflatten(-1, (self.heads, self.head_width)).transpose(1, 2)
-        query = rotate(query) if rotate else query
+        query = self._split(self.query(inputs), self.heads, rotate)
         if not isinstance(memory, KeyValues):
             memory = self.keys_values(inputs if memory is None else memory, rotate)
-        attended = self.attend(query, memory, mask=mask, bias=bias)
-        out: Hidden = self.output(attended.transpose(1, 2).flatten(2))
+        attended = self.attend(query.to(memory.keys.dtype), memory, mask=mask, bias=bias)  # a cache may be wider
+        out: Hidden = self.output(attended.transpose(1, 2).flatten(2).to(query.dtype))
         return out
+
+    def _split(self, projected: Hidden, heads: int, rotate: Rotate | None = None) -> Query:
+        """Into heads: [batch, tokens, heads · head_width] to [batch, heads, tokens, head_width]."""
+        batch, tokens, _ = projected.shape
+        split = projected.view(batch, tokens, heads, self.head_width).transpose(1, 2)
+        return rotate(split) if rotate else split
 
 
 def check_heads(width: int, heads: int, key_value_heads: int) -> None:

@@ -1,6 +1,7 @@
 """Decoded tokens per second: Regard and `generate` of transformers on models of one size, random weights.
 
-The model is Marian's: 6 + 6 layers × 512. No token ends a text, so all sides make the same number of tokens.
+The models are GPT-2's, a decoder of 12 layers × 768, and Marian's, 6 + 6 layers × 512. No token ends a text, so all
+sides make the same number of tokens.
 """
 
 from collections.abc import Iterator
@@ -17,22 +18,33 @@ from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy
-from regard.models.config import TransformerConfig
+from regard.models.config import Architecture, TransformerConfig
 from regard.models.transformer import Transformer
 
 PEERS = {"transformers": "transformers"}
 START = 2
 """The token a text begins with; 0 is padding."""
+LONGEST = 1024
+"""Positions that GPT-2 learns."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """An encoder–decoder."""
+    """A model: of an encoder–decoder both stacks have as many layers."""
 
+    architecture: Architecture = "encoder-decoder"
     layers: int = 6
     width: int = 512
     heads: int = 8
     vocabulary: int = 8000
+
+    def __str__(self) -> str:
+        stacks = f"{self.layers} + {self.layers}" if self.architecture == "encoder-decoder" else f"{self.layers}"
+        return f"{self.architecture}, {stacks} layers × {self.width}, {self.vocabulary} words"
+
+
+MARIAN = Size()
+GPT2 = Size("decoder", layers=12, width=768, heads=12, vocabulary=50257)
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Case:
 
     batch: int
     beams: int = 1
-    size: Size = Size()
+    size: Size = MARIAN
     source_tokens: int = 32
     new_tokens: int = 64
 
@@ -49,8 +61,7 @@ class Case:
     def name(self) -> str:
         """What is decoded, in words."""
         how = "greedy" if self.beams == 1 else f"beam {self.beams}"
-        size = f"{self.size.layers} + {self.size.layers} layers × {self.size.width}, {self.size.vocabulary} words"
-        return f"decoding, {size}, {self.batch} × {self.new_tokens} tokens, {how}"
+        return f"{self.size}, {self.batch} × {self.new_tokens} tokens, {how}"
 
     def sources(self) -> Tensor:
         """Random sources, the same for all."""
@@ -58,7 +69,7 @@ class Case:
         return torch.randint(START + 1, self.size.vocabulary, shape, generator=torch.Generator().manual_seed(0))
 
 
-CASES = (Case(1), Case(8), Case(32), Case(4, beams=4))
+CASES = (Case(1, size=GPT2), Case(8, size=GPT2), Case(1), Case(8), Case(32), Case(4, beams=4))
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -69,7 +80,6 @@ def rows() -> Iterator[dict[str, Any]]:
         Contestant("regard", regard, keeps_memory=True),
         Contestant("transformers, sdpa", partial(transformers, "sdpa"), keeps_memory=False),
         Contestant("transformers, eager", partial(transformers, "eager"), keeps_memory=False),
-        Contestant("transformers, sdpa, freed memory kept", partial(transformers, "sdpa"), keeps_memory=True),
     ]
     for case in CASES:
         yield from compared(case.name, compete(contestants, case))
@@ -81,11 +91,12 @@ def regard(case: Case, precision: str) -> Task:
     sources = case.sources()
     read = Padded(sources, torch.full((case.batch,), case.source_tokens), ragged=False)
     begin = Padded(torch.full((case.batch, 1), START), torch.ones(case.batch, dtype=torch.long), ragged=False)
+    inputs = Inputs(begin, read) if case.size.architecture == "encoder-decoder" else Inputs(read)
     strategy = Greedy() if case.beams == 1 else Beam(case.beams)
     stop = Stop(end=-1, tokens=case.new_tokens)
 
     def work() -> int:
-        return sum(len(one.ids) for one in generate(model, Inputs(begin, read), strategy, stop))
+        return sum(len(one.ids) for one in generate(model, inputs, strategy, stop))
 
     return Task(work, case.batch * case.new_tokens, sum(one.numel() for one in model.parameters()))
 
@@ -93,21 +104,25 @@ def regard(case: Case, precision: str) -> Task:
 @cache
 def _our_model(size: Size, precision: str) -> Transformer:
     torch.manual_seed(0)
-    shape = {"width": size.width, "heads": size.heads, "layers": size.layers}
-    model = Transformer(TransformerConfig(vocabulary=size.vocabulary, **shape))
+    shape: dict[str, Any] = {"width": size.width, "heads": size.heads, "layers": size.layers}
+    shape["architecture"] = size.architecture
+    if size.architecture == "decoder":
+        shape |= {"norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt", "longest": LONGEST}
+    model = Transformer(TransformerConfig(vocabulary=size.vocabulary, scaled=size.architecture != "decoder", **shape))
     return model.to(getattr(torch, precision)).eval()
 
 
 def transformers(attention: str, case: Case, precision: str) -> Task:
     """The `generate` of transformers, with its cache."""
-    model = _marian(attention, case.size, precision)
+    build = _marian if case.size.architecture == "encoder-decoder" else _gpt2
+    model = build(attention, case.size, precision)
     sources = case.sources()
     options = {"max_new_tokens": case.new_tokens, "do_sample": False, "num_beams": case.beams, "use_cache": True}
 
     def work() -> int:
         with torch.no_grad():
             found = model.generate(sources, attention_mask=torch.ones_like(sources), **options)
-        return int(found[:, 1:].numel())  # the first is the start token
+        return int(found[:, -case.new_tokens :].numel())  # before them stands the start token, or the prompt
 
     return Task(work, case.batch * case.new_tokens, sum(one.numel() for one in model.parameters()))
 
@@ -136,7 +151,31 @@ def _marian(attention: str, size: Size, precision: str) -> Any:
         forced_eos_token_id=None,
     )
     config._attn_implementation = attention
-    model = MarianMTModel(config).to(getattr(torch, precision)).eval()
+    return _endless(MarianMTModel(config), precision)
+
+
+@cache
+def _gpt2(attention: str, size: Size, precision: str) -> Any:
+    from transformers import GPT2Config
+    from transformers import GPT2LMHeadModel as Peer
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=size.vocabulary,
+        n_embd=size.width,
+        n_layer=size.layers,
+        n_head=size.heads,
+        n_positions=LONGEST,
+        pad_token_id=0,
+    )
+    config._attn_implementation = attention
+    build: Any = Peer
+    return _endless(build(config), precision)
+
+
+def _endless(model: Any, precision: str) -> Any:
+    """Ready to decode, with nothing that ends a text."""
+    model = model.to(getattr(torch, precision)).eval()
     never = model.generation_config  # nothing ends a text and nothing is forbidden
     never.eos_token_id = never.forced_eos_token_id = never.bad_words_ids = never.max_length = None
     return model

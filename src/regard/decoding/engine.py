@@ -26,7 +26,7 @@ outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listene
 """Called with what every `generate` was given and found: how a capture learns which rows became which text."""
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def generate(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop) -> list[Hypothesis]:
     """The generated ids of every sequence of the batch, without the prompt, with the end where it was reached."""
     if isinstance(strategy, Beam):
@@ -63,7 +63,9 @@ class _Moment:
 
 def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[_Moment]:
     """Choose, record, drop what has finished, go on."""
-    state, layouts = stepper.start(inputs), Layouts()
+    layouts = Layouts()
+    with layouts.used():
+        state = stepper.start(inputs)
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
     draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))

@@ -10,7 +10,7 @@ Nothing is stored on a module and nothing but rounding changes.
 The operators are PyTorch's own but not public: where they are missing, `F.linear` does the work.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -23,20 +23,18 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 
 class Packed(NamedTuple):
-    """Weights in oneDNN's layout, and of what they are a copy."""
+    """Weights and biases side by side, the weights in oneDNN's layout, and of what they are a copy."""
 
     layout: Tensor
-    state: tuple[int, int, int]
-
-
-_kept: Any = WeakIdKeyDictionary()  # from the weights to Packed; forgotten with them
+    bias: Tensor | None
+    state: tuple[tuple[int, int, int], ...]
 
 
 class Layouts:
-    """The layouts of the weights that were asked for; None of those that cannot have one."""
+    """The layouts of the maps that were asked for; None of those that cannot have one."""
 
     def __init__(self) -> None:
-        self.found: dict[int, tuple[Tensor, Tensor | None]] = {}  # by identity, which is theirs while they are held
+        self.found: dict[tuple[int, int], tuple[Sequence[Tensor], Packed | None]] = {}  # the first's identity, how many
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -47,15 +45,18 @@ class Layouts:
         finally:
             _current.reset(before)
 
-    def of(self, inputs: Tensor, weight: Tensor) -> Tensor | None:
-        """The layout of these weights, made or checked when first asked."""
-        known = self.found.get(id(weight))
+    def of(self, inputs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packed | None:
+        """The layout of these weights together, made or checked when first asked."""
+        key = id(weights[0]), len(weights)
+        known = self.found.get(key)
         if known is None:
-            known = self.found[id(weight)] = weight, _layout(weight) if _packable(inputs, weight) else None
+            packable = all(_packable(inputs, weight) for weight in weights)
+            known = self.found[key] = weights, _packed(weights, biases) if packable else None
         return known[1]
 
 
 _current: ContextVar[Layouts | None] = ContextVar("layouts", default=None)
+_kept: Any = WeakIdKeyDictionary()  # from the first of the weights to Packed by how many there are; forgotten with it
 
 
 class Linear(nn.Linear):
@@ -70,11 +71,25 @@ def linear(
     inputs: Float[Tensor, "*axes width"], weight: Float[Tensor, "out width"], bias: Tensor | None = None
 ) -> Float[Tensor, "*axes out"]:
     """`W x + b`, from packed weights where that is asked for and possible."""
+    found = _together(inputs, (weight,), (bias,))
+    return F.linear(inputs, weight, bias) if found is None else found
+
+
+def linears(inputs: Float[Tensor, "*axes width"], maps: Sequence[Linear]) -> tuple[Tensor, ...]:
+    """What several maps make of the same inputs; packed weights are read as one."""
+    found = _together(inputs, [one.weight for one in maps], [one.bias for one in maps])
+    if found is None:
+        return tuple(one(inputs) for one in maps)
+    return torch.split(found, [one.out_features for one in maps], dim=-1)
+
+
+def _together(inputs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
+    """The outputs of these maps side by side from packed weights, or None where they are not used."""
     layouts = None if torch.compiler.is_compiling() else _current.get()
-    layout = None if layouts is None else layouts.of(inputs, weight)
-    if layout is None:
-        return F.linear(inputs, weight, bias)
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, layout, bias, "none", [], "")
+    packed = None if layouts is None else layouts.of(inputs, weights, biases)
+    if packed is None:
+        return None
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, packed.layout, packed.bias, "none", [], "")
     return out
 
 
@@ -92,13 +107,16 @@ def _packable(inputs: Tensor, weight: Tensor) -> bool:
     )
 
 
-def _layout(weight: Tensor) -> Tensor:
-    """The weights in oneDNN's layout, made anew if they are not what they were."""
-    state = weight.data_ptr(), weight._version, int(weight.detach().view(torch.int64).sum())
-    found: Packed | None = _kept.get(weight)
+def _packed(weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packed:
+    """The maps in oneDNN's layout, made anew if they are not what they were."""
+    state = tuple((one.data_ptr(), one._version, int(one.detach().view(torch.int64).sum())) for one in weights)
+    known: dict[int, Packed] = _kept.setdefault(weights[0], {})
+    found = known.get(len(weights))
     if found is None or found.state != state:
-        found = _kept[weight] = Packed(torch.ops.mkldnn._reorder_linear_weight(weight.detach()), state)
-    return found.layout
+        whole = torch.cat([one.detach() for one in weights]) if len(weights) > 1 else weights[0].detach()
+        found = known[len(weights)] = Packed(torch.ops.mkldnn._reorder_linear_weight(whole), None, state)
+    given = [one for one in biases if one is not None]  # few numbers: put side by side anew
+    return found._replace(bias=torch.cat(given) if len(given) > 1 else given[0] if given else None)
 
 
 def _known_types() -> tuple[torch.dtype, ...]:
