@@ -4,10 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-from regard.text.tokenizer import Tokenizer
+from regard.text import training
+from regard.text.bpe import train
+from regard.text.bytelevel import SYMBOLS
+from regard.text.counting import LONGEST_WORD
+from regard.text.tokenizer import SPECIALS, Tokenizer
 from regard.text.words import WordBpeTokenizer
 
 TEXTS = [
@@ -51,6 +56,23 @@ def test_the_number_of_threads_and_the_order_of_hashing_change_nothing() -> None
         )
         found.add(done.stdout)
     assert len(found) == 1
+
+
+def test_counting_words_first_changes_nothing(monkeypatch) -> None:
+    direct = Tokenizer.train(TEXTS, 421)
+    counted: list[str] = []
+    count = training.count_words
+    monkeypatch.setattr(training, "SMALL", 100)
+    monkeypatch.setattr(training, "count_words", lambda *parts: counted.append("once") or count(*parts))
+    assert Tokenizer.train(iter(TEXTS), 421) == direct
+    assert counted == ["once"]
+
+
+def test_a_long_word_is_learnt_from_in_parts() -> None:
+    word = "ab" * 5003
+    parts = [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
+    expected = train(Counter(parts), 271, "engine", specials=SPECIALS, alphabet=SYMBOLS)
+    assert Tokenizer.train([word], 271).merges == [merge.pair for merge in expected.merges]
 
 
 def test_the_order_of_texts_changes_nothing() -> None:

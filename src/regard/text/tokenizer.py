@@ -21,11 +21,11 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from regard.errors import FileError, InputError
-from regard.text.bytelevel import SYMBOLS, bytes_of, expand, pieces_before_blanks
-from regard.text.counting import count_words, read_texts, valid_text
+from regard.text.bytelevel import SYMBOLS, bytes_of
+from regard.text.counting import read_texts, valid_text
 from regard.text.fast import Encode, encode_all, fast_encoder
 from regard.text.incremental import ByteStream, TextStream, WholeStream
-from regard.text.training import RULE, learn_merges
+from regard.text.training import RULE, learn_byte_merges
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 END_OF_TEXT = "<|endoftext|>"
@@ -71,11 +71,9 @@ class Tokenizer:
     def train(cls, texts: Iterable[str], size: int) -> "Tokenizer":
         """Learn merges until there are `size` entries or no pair occurs twice; same texts, same result.
 
-        Texts are read once and not kept; of more than a million different words the rare ones go (counting.py).
+        Of a large corpus nothing is kept but counts, and of a million different words the frequent ones (counting.py).
         """
-        found = count_words(texts, pieces_before_blanks)
-        engine = learn_merges(expand(found.counts), size, specials=SPECIALS, alphabet=SYMBOLS)
-        return cls(_byte_level(engine), RULE)
+        return cls(_byte_level(learn_byte_merges(texts, size, specials=SPECIALS)), RULE)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

@@ -1,0 +1,75 @@
+"""The tokenizer in a file or a folder, whoever made it: what the command line's TOKENIZER may be.
+
+tokenizer.json               byte-level BPE, words with an end mark, or WordPiece
+a model folder               its tokenizer.json
+vocab.json and merges.txt    GPT-2's files, in a folder or named by the first
+vocab.txt                    BERT's, in a folder or named; cased if a tokenizer_config.json beside it says so
+"""
+
+import json
+import os
+from pathlib import Path
+
+from tokenizers.models import WordPiece
+
+from regard.errors import FileError
+from regard.text.counting import read_texts
+from regard.text.tokenizer import Tokenizer, parse_engine
+from regard.text.wordpiece import WordPieceTokenizer
+from regard.text.words import WordBpeTokenizer
+
+KINDS: dict[str, type[Tokenizer]] = {
+    "bpe": Tokenizer,
+    "bpe-words": WordBpeTokenizer,
+    "wordpiece": WordPieceTokenizer,
+}
+"""What can be trained, by the name it has on the command line."""
+
+_REMEDY = "give a tokenizer.json, a model folder, GPT-2's vocab.json beside its merges.txt, or BERT's vocab.txt"
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer at a path."""
+    if os.path.isdir(path):
+        for name in ("tokenizer.json", "vocab.json", "vocab.json.gz", "vocab.txt", "vocab.txt.gz"):
+            if (path / name).is_file():
+                return open_tokenizer(path / name)
+        raise FileError(f"{path} holds no tokenizer", _REMEDY)
+    if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
+        raise FileError(f"{path} does not exist", _REMEDY)
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".txt"):
+        return WordPieceTokenizer.load_vocabulary(path, cased=_is_cased(path))
+    if name == "vocab.json":
+        found = [one for one in (path.with_name("merges.txt"), path.with_name("merges.txt.gz")) if one.is_file()]
+        if not found:
+            raise FileError(f"{path} has no merges.txt beside it", _REMEDY)
+        return Tokenizer.from_gpt2(path, found[0])
+    return _read(path)
+
+
+def _read(path: Path) -> Tokenizer:
+    """The tokenizer in a tokenizer.json; it may lack our special tokens, which only models need."""
+    text = "".join(read_texts([path]))
+    try:
+        engine, rule = parse_engine(text)
+    except ValueError as error:
+        raise FileError(f"{path}: {getattr(error, 'problem', error)}", _REMEDY) from error
+    if isinstance(engine.model, WordPiece):
+        return WordPieceTokenizer(engine)
+    problems = []
+    for kind in (Tokenizer, WordBpeTokenizer):
+        problem = kind.problem_of(engine)
+        if problem is None:
+            return kind(engine, rule)
+        problems.append(problem)
+    raise FileError(f"{path}: {problems[0]}", _REMEDY)
+
+
+def _is_cased(path: Path) -> bool:
+    """Whether a BERT vocabulary keeps capitals, which only the settings beside it can say."""
+    settings = path.with_name("tokenizer_config.json")
+    try:
+        return json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case") is False
+    except (OSError, ValueError, AttributeError):
+        return False
