@@ -43,6 +43,7 @@ bench: .venv/.developer
 	$(BIN)/regard bench attention --out benchmarks/results/attention-cpu.json
 	$(BIN)/regard bench train --out benchmarks/results/train-cpu.json
 	$(BIN)/regard bench decode --out benchmarks/results/decode-cpu.json
+	$(BIN)/regard bench tokenizer --out benchmarks/results/tokenizer-cpu.json
 	$(BIN)/python docs/build.py
 
 docs: .venv/.developer
