@@ -167,6 +167,19 @@ class WordPieceTokenizer(Tokenizer):
         return self._special(MASK)
 
 
+class CasedWordPieceTokenizer(WordPieceTokenizer):
+    """WordPiece that is learnt with capitals and accents kept; what it saves says so, and both kinds read it."""
+
+    kind = "wordpiece-cased"
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], size: int, *, cased: bool = True, score: str = "likelihood"
+    ) -> "WordPieceTokenizer":
+        """Learn a vocabulary of `size` entries, or as many as there are; same texts, same result."""
+        return super().train(texts, size, cased=cased, score=score)
+
+
 def word_splitter(*, cased: bool = False) -> Callable[[str], Iterator[str]]:
     """`words`, by the engine and as fast as counting needs it: what was split before is remembered."""
     normalizer, splitter = _normalizer(cased), BertPreTokenizer()
