@@ -16,9 +16,9 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.attention.bias import Bias
+from regard.attention.dropout import drop
 from regard.attention.explicit import Explicit
 from regard.attention.expression import Grid, Mask
 from regard.attention.flex import Flex
@@ -89,8 +89,7 @@ class Reference(Kernel):
     def run(self, call: Call) -> Attended:
         """weights · V."""
         attention = weights(call.query, call.key, similarity=call.similarity, mask=call.mask, bias=call.bias)
-        attention = F.dropout(attention, call.dropout) if call.dropout else attention
-        return share_heads(attention, call.value, torch.matmul)
+        return share_heads(drop(attention, call.dropout), call.value, torch.matmul)
 
 
 KERNELS: tuple[Kernel, ...] = (Cudnn(), Flex(), Gathered(), Explicit(), Sdpa(), Reference())

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
+from regard.attention.dropout import drop
 from regard.attention.kernels import Call, Kernel
 from regard.attention.lowering import dense_scores, is_causal_flag, sees_nothing
 from regard.axes import Attended
@@ -89,7 +89,7 @@ def three_products(
     else:
         scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
     weights = scores.softmax(dim=-1)
-    return torch.bmm(F.dropout(weights, dropout) if dropout else weights, value)
+    return torch.bmm(drop(weights, dropout), value)
 
 
 def halves(query: Queries, key: Keys, value: Values, added: Table | None, scale: float, dropout: float) -> Mixed:
