@@ -30,7 +30,7 @@ MOST_TIMES = 100
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file without their ends; at least one of them is not blank."""
-    with _opened(path) as stream:
+    with opened(path) as stream:
         beginning = stream.peek(8)[:8]
         for mark, kind in {GZIP: "gzip, twice", **FOREIGN}.items():
             if beginning.startswith(mark):
@@ -47,7 +47,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader]:
+def opened(path: Path) -> Iterator[io.BufferedReader]:
     """The file's bytes, unpacked where they are packed; what the system or gzip says becomes a FileError."""
     try:
         kind = os.stat(path).st_mode

@@ -1,0 +1,192 @@
+"""`regard vectors`: train word vectors, ask for neighbours and analogies, turn one format into the other."""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.errors import FileError, InputError
+
+if TYPE_CHECKING:
+    from regard.embedding.vectors import Neighbour
+    from regard.embedding.word2vec import Word2VecPlan
+    from regard.embedding.word2vec_corpus import EncodedCorpus
+    from regard.embedding.word2vec_fit import Progress, Trained
+
+app = typer.Typer(
+    help="Word vectors: train them by Word2Vec, ask for neighbours and analogies, write them in either format.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+class VectorKind(StrEnum):
+    """What predicts the word in the middle of a window."""
+
+    SKIP_GRAM = "skip-gram"
+    CBOW = "cbow"
+
+
+class VectorLoss(StrEnum):
+    """How a word is predicted."""
+
+    NEGATIVE_SAMPLING = "negative-sampling"
+    HIERARCHICAL_SOFTMAX = "hierarchical-softmax"
+
+
+Source = Annotated[Path, typer.Argument(help="A file of vectors, word2vec's text or binary format, plain or gzip.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Count = Annotated[int, typer.Option("--count", help="How many words.")]
+
+
+@app.command()
+def train(
+    files: Annotated[list[Path], typer.Argument(help="Text files, plain or gzip: words between spaces.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .txt or .bin, and .gz behind it to pack.")],
+    kind: Annotated[VectorKind, typer.Option(help="What predicts a word: each word around it, or their mean.")] = (
+        VectorKind.SKIP_GRAM
+    ),
+    loss: Annotated[VectorLoss, typer.Option(help="How a word is predicted.")] = VectorLoss.NEGATIVE_SAMPLING,
+    width: Annotated[int, typer.Option(help="Numbers of a vector.")] = 100,
+    window: Annotated[int, typer.Option(help="Words on either side, at most.")] = 5,
+    negatives: Annotated[
+        int | None, typer.Option(help="Words drawn from the noise, 5 if absent; of negative sampling only.")
+    ] = None,
+    min_count: Annotated[int, typer.Option(help="Leave out words that occur less often.")] = 5,
+    sample: Annotated[float, typer.Option(help="Leave out words more frequent than this now and then.")] = 1e-3,
+    epochs: Annotated[int, typer.Option(help="Times the text is read.")] = 5,
+    rate: Annotated[float | None, typer.Option(help="First learning rate; 0.025, or 0.075 for cbow.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="As many as there are cores if absent; all give one result.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda: large batches on a GPU.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train word vectors by Word2Vec.
+
+    The same text, options and seed give the same vectors on any number of threads.
+
+    Example: `regard vectors train corpus.txt --out vectors.txt --width 100 --epochs 5`
+    """
+    from regard.embedding.vectors_file import write_vectors
+    from regard.embedding.word2vec import Word2VecPlan
+    from regard.embedding.word2vec_corpus import encode_corpus
+    from regard.text.counting import read_texts
+
+    options: dict[str, str | float | None] = {
+        "kind": kind.value,
+        "loss": loss.value,
+        "width": width,
+        "window": window,
+        "negatives": negatives,
+    }
+    options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
+    plan = Word2VecPlan.model_validate(options)
+    if out.is_dir():
+        raise FileError(f"{out} is a folder", "give the name of a file, such as vectors.txt")
+    begun = perf_counter()
+    corpus = encode_corpus(lambda: read_texts(files), plan.min_count)
+    typer.echo(f"{corpus.size:,} words, {len(corpus.words):,} of them different", err=True)
+    trained = _fit(corpus, plan, threads, device)
+    write_vectors(trained.vectors, out)
+    if as_json:
+        record = {"vectors": str(out), "words": len(corpus.words), "width": width, "losses": list(trained.losses)}
+        typer.echo(json.dumps(record | {"seconds": round(perf_counter() - begun, 1)}, ensure_ascii=False))
+        return
+    typer.echo(f"{out} holds {len(corpus.words):,} vectors; ask them with: regard vectors neighbours {out} WORD")
+
+
+def _fit(corpus: "EncodedCorpus", plan: "Word2VecPlan", threads: int | None, device: str) -> "Trained":
+    """By the compiled kernel on a CPU, in large batches elsewhere."""
+    if device == "cpu":
+        from regard.embedding.word2vec_fit import fit
+
+        return fit(corpus, plan, threads=threads, listener=Lines())
+    from regard.embedding.word2vec_torch import fit_in_batches
+
+    if threads is not None:
+        raise InputError(f"--threads has no effect on device {device!r}", "leave it out")
+    return fit_in_batches(corpus, plan, device, listener=Lines())
+
+
+class Lines:
+    """A line on stderr for every tenth of the training and every end of an epoch."""
+
+    def __init__(self) -> None:
+        self.tenth = 0
+
+    def __call__(self, progress: "Progress") -> None:
+        """Print what is known, where it is time."""
+        tenth = 10 * progress.words // progress.total
+        ended = progress.words * progress.epochs % progress.total == 0
+        if tenth > self.tenth or ended:
+            self.tenth = tenth
+            said = f"epoch {progress.epoch} of {progress.epochs}  {100 * progress.words // progress.total:>3} %"
+            typer.echo(f"{said}  loss {progress.loss:.4f}  {progress.words_per_second:,.0f} words/s", err=True)
+
+
+@app.command()
+def neighbours(
+    vectors: Source,
+    word: Annotated[str, typer.Argument(help="A word that has a vector.")],
+    count: Count = 10,
+    as_json: Json = False,
+) -> None:
+    """The words whose vectors point most nearly the same way, with the cosine.
+
+    Example: `regard vectors neighbours vectors.txt king --count 5`
+    """
+    from regard.embedding.vectors_file import read_vectors
+
+    _show({"word": word}, read_vectors(vectors).neighbours(word, count), as_json)
+
+
+@app.command()
+def analogy(
+    vectors: Source,
+    first: Annotated[str, typer.Argument(help="This is to …")],
+    second: Annotated[str, typer.Argument(help="… this as …")],
+    third: Annotated[str, typer.Argument(help="… this is to what is sought.")],
+    count: Count = 10,
+    as_json: Json = False,
+) -> None:
+    """Words that are to the third as the second is to the first (3CosAdd: nearest to second − first + third).
+
+    Example: `regard vectors analogy vectors.txt man king woman`
+    """
+    from regard.embedding.vectors_file import read_vectors
+
+    found = read_vectors(vectors).analogy(first, second, third, count)
+    _show({"first": first, "second": second, "third": third}, found, as_json)
+
+
+@app.command()
+def export(
+    vectors: Source,
+    out: Annotated[Path, typer.Argument(help="Where to write: .txt or .bin, and .gz behind it to pack.")],
+) -> None:
+    """Write vectors in another format; the numbers stay what they are.
+
+    Example: `regard vectors export vectors.txt vectors.bin`
+    """
+    from regard.embedding.vectors_file import read_vectors, write_vectors
+
+    if out.is_dir():
+        raise FileError(f"{out} is a folder", "give the name of a file, such as vectors.txt")
+    read = read_vectors(vectors)
+    write_vectors(read, out)
+    typer.echo(f"{out} holds {len(read):,} vectors of width {read.width}")
+
+
+def _show(question: dict[str, str], found: Sequence["Neighbour"], as_json: bool) -> None:
+    if as_json:
+        answers = [{"word": one.word, "similarity": round(one.similarity, 6)} for one in found]
+        typer.echo(json.dumps({**question, "neighbours": answers}, ensure_ascii=False))
+        return
+    for one in found:
+        typer.echo(f"{one.similarity:7.4f}  {one.word}")

@@ -1,0 +1,191 @@
+"""Training word vectors on a CPU: a corpus and a plan in, vectors and the true loss of every epoch out."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int32, UInt32
+
+from regard.embedding.huffman import Paths, huffman_paths
+from regard.embedding.vectors import Vectors
+from regard.embedding.word2vec import RATES, Word2VecPlan
+from regard.embedding.word2vec_corpus import EncodedCorpus
+from regard.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from regard.embedding.word2vec_kernel import Block, Draws, Tables
+
+LARGEST_BLOCK = 256
+MOST_STEPS = 192.0
+"""How many steps of one row a block may hold on average: they are all taken from the same place."""
+ALL = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known after a chunk of the text."""
+
+    epoch: int
+    epochs: int
+    words: int
+    """Words read so far, in all epochs."""
+    total: int
+    loss: float
+    """Per prediction, of this epoch so far."""
+    words_per_second: float
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The vectors, and the mean loss of a prediction in every epoch."""
+
+    vectors: Vectors
+    losses: tuple[float, ...]
+
+
+def fit(
+    corpus: EncodedCorpus,
+    plan: Word2VecPlan,
+    *,
+    threads: int | None = None,
+    listener: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Train vectors of the corpus's words; the same for any number of threads."""
+    numba = _numba()
+    from regard.embedding.word2vec_kernel import Schedule, learn
+
+    parts = threads or os.cpu_count() or 1
+    if not 1 <= parts <= 1024:
+        raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
+    draws, tables, block = prepare(corpus, plan, parts)
+    total, done, losses = corpus.size * plan.epochs, 0, []
+    with _asleep_when_waiting():
+        before = numba.get_num_threads()  # starts the threads
+    begun = time.perf_counter()
+    numba.set_num_threads(min(parts, numba.config.NUMBA_NUM_THREADS))
+    try:
+        for epoch in range(plan.epochs):
+            first = epoch * sum(map(len, corpus.chunks))
+            loss, predictions = 0.0, 0
+            for chunk in corpus.chunks:
+                schedule = Schedule(plan.first_rate, done, total)
+                more, count = learn(chunk, first, draws, tables, block, schedule)
+                loss, predictions = loss + more, predictions + count
+                first, done = first + len(chunk), done + int((chunk >= 0).sum())
+                if listener is not None:
+                    speed = done / (time.perf_counter() - begun)
+                    listener(Progress(epoch + 1, plan.epochs, done, total, loss / max(predictions, 1), speed))
+            if not predictions:
+                raise InputError(
+                    "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
+                )
+            losses.append(loss / predictions)
+    finally:
+        numba.set_num_threads(before)
+    return Trained(Vectors(corpus.words, finite(tables.read, plan)), tuple(losses))
+
+
+def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple["Draws", "Tables", "Block"]:
+    """What the kernel works on: where chance comes from, the two tables, and room for a block."""
+    from regard.embedding.word2vec_kernel import Block, Draws, Tables
+
+    words, keep, noise = len(corpus.words), corpus.keep(plan.sample), corpus.noise
+    stay, other = alias_table(noise)
+    none = Paths(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8))
+    paths = none if plan.loss == "negative-sampling" else huffman_paths(corpus.counts.tolist())
+    questions = plan.drawn + 1 if plan.loss == "negative-sampling" else int(np.diff(paths.starts).max())
+    start = np.random.default_rng(plan.seed).random((words, plan.width), dtype=np.float32)
+    asked = np.zeros((words if plan.loss == "negative-sampling" else words - 1, plan.width), dtype=np.float32)
+    kept = corpus.counts * keep / (corpus.counts * keep).sum()
+    chances = kept + plan.drawn * noise if plan.loss == "negative-sampling" else np.ones(1)
+    size = min(_block_size(float(chances.max()), float(kept.max()), plan), max(1, words // 4))
+    draws = Draws(
+        max(1, min(parts, size // 16)),
+        plan.seed,
+        plan.window,
+        plan.drawn,
+        (keep * ALL).astype(np.uint32),
+        stay,
+        other,
+        *paths,
+    )
+    inputs, reads = 2 * plan.window, 1 if plan.kind == "cbow" else 2 * plan.window
+    block = Block(
+        np.zeros((size, inputs), np.int32),
+        np.zeros(size, np.int32),
+        np.zeros((size, questions), np.int32),
+        np.zeros((size, questions), np.float32),
+        np.zeros(size, np.int32),
+        np.zeros((size, reads, questions), np.float32),
+        np.zeros((size, reads, plan.width), np.float32),
+        np.zeros((size, questions, plan.width), np.float32),
+        np.zeros(size, np.float64),
+    )
+    return draws, Tables((start - np.float32(0.5)) / np.float32(plan.width), asked), block
+
+
+def _block_size(asked: float, read: float, plan: Word2VecPlan) -> int:
+    """The most centre words whose steps can be taken at once: few where the vocabulary is small or the rate high.
+
+    `asked` is how often the most frequent question comes up for a centre word, `read` how often a word is read.
+    """
+    window = plan.window + 1  # words read for a centre word, on average
+    steps = window * max(asked if plan.kind == "skip-gram" else asked / window, read)
+    steps *= plan.first_rate / RATES[plan.kind]
+    return max(1, min(LARGEST_BLOCK, int(MOST_STEPS / steps)))
+
+
+def alias_table(
+    chances: Float64[np.ndarray, "words"],
+) -> tuple[UInt32[np.ndarray, "words"], Int32[np.ndarray, "words"]]:
+    """Walker's alias table (Vose 1991): a column drawn evenly, then itself or one other word, gives these chances."""
+    heights = chances * len(chances)
+    other = np.arange(len(chances), dtype=np.int32)
+    low, high = np.flatnonzero(heights < 1).tolist(), np.flatnonzero(heights >= 1).tolist()
+    while low and high:
+        short, tall = low.pop(), high[-1]
+        other[short] = tall
+        heights[tall] -= 1 - heights[short]
+        if heights[tall] < 1:
+            low.append(high.pop())
+    stay = np.where(other == np.arange(len(chances)), 1.0, heights)
+    return (np.clip(stay, 0, 1) * ALL).astype(np.uint32), other
+
+
+def finite(matrix: Float32[np.ndarray, "words width"], plan: Word2VecPlan) -> Float32[np.ndarray, "words width"]:
+    """The vectors, if they are numbers."""
+    if not np.isfinite(matrix).all():
+        raise InputError(f"at a rate of {plan.first_rate} the vectors grew beyond all numbers", "use a lower rate")
+    return matrix
+
+
+@contextmanager
+def _asleep_when_waiting() -> Iterator[None]:
+    """Threads of OpenMP that are started inside wait for each other asleep.
+
+    By default they spin, and where other programs want the cores too, a block waits for a spinning thread's time to be
+    over: on two busy cores that made two threads ten times slower than one.
+    """
+    name = "GOMP_SPINCOUNT"
+    given = os.environ.get(name)
+    os.environ.setdefault(name, "1000")
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+
+
+def _numba() -> ModuleType:
+    try:
+        return import_module("numba")
+    except ImportError as error:
+        raise InputError(
+            "training vectors on a CPU needs Numba, which is not installed", "pip install 'regard[vectors]'"
+        ) from error

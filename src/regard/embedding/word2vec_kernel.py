@@ -1,0 +1,301 @@
+"""Word2Vec on a CPU, compiled by Numba: many words at once against weights that stand still, then one update of all.
+
+A block of centre words is processed in two steps. First threads share out the words: each draws its window and its
+questions, and writes down the step of every vector it touches. Then threads share out the rows of the tables, and the
+owner of a row adds the steps that concern it, in the words' order. What is drawn depends on a word's place in the text
+and on the seed, so the result is the same, bit for bit, for any number of threads. The questions of a centre word are
+shared by its window: a block is SGD on the loss of `word2vec.py`, step for step.
+
+Importing this file needs Numba; `word2vec_fit.py` does so when it is called. Compiled code is kept beside this file
+like Python's own, or in the user's cache folder.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, no_type_check
+
+import numba
+import numpy as np
+from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt32
+
+ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; what is not a number stays so
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of a kernel."""
+    part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, nogil=True, cache=True)
+    return part
+
+
+def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel whose `prange` loops run on several threads."""
+    whole: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, nogil=True, cache=True, parallel=True)
+    return whole
+
+
+class Tables(NamedTuple):
+    """The vectors of words that are read, and of questions asked about them."""
+
+    read: Float32[np.ndarray, "words width"]
+    asked: Float32[np.ndarray, "questions width"]
+
+
+class Block(NamedTuple):
+    """What is known of each centre word of a block: what is read, what is asked, and the steps that follow."""
+
+    inputs: Int32[np.ndarray, "centres inputs"]
+    input_counts: Int32[np.ndarray, "centres"]
+    questions: Int32[np.ndarray, "centres questions"]
+    answers: Float32[np.ndarray, "centres questions"]
+    question_counts: Int32[np.ndarray, "centres"]
+    errors: Float32[np.ndarray, "centres reads questions"]
+    input_steps: Float32[np.ndarray, "centres reads width"]
+    """`reads` is 1 where the inputs are read as one (CBOW), else as many as there are inputs."""
+    question_steps: Float32[np.ndarray, "centres questions width"]
+    losses: Float64[np.ndarray, "centres"]
+
+
+class Draws(NamedTuple):
+    """What random choices depend on, and in how many parts the work is shared out, on which nothing depends."""
+
+    parts: int
+    seed: int
+    window: int
+    negatives: int
+    keep: UInt32[np.ndarray, "words"]
+    """How likely each word is to be kept, of 2³² − 1."""
+    stay: UInt32[np.ndarray, "words"]
+    """Walker's alias method: how likely a column of the noise is its own word, of 2³² − 1 …"""
+    other: Int32[np.ndarray, "words"]
+    """… and which word it is otherwise."""
+    starts: Int64[np.ndarray, "ends"]
+    """Ways to words in a Huffman tree (`huffman.py`); empty for negative sampling."""
+    nodes: Int32[np.ndarray, "steps"]
+    turns: Int8[np.ndarray, "steps"]
+
+
+class Schedule(NamedTuple):
+    """The learning rate falls from `rate` in proportion to the words that are left, to a ten-thousandth."""
+
+    rate: float
+    done: int
+    """Words before this chunk, of all epochs."""
+    total: int
+
+
+@compiled
+@no_type_check
+def scramble(number: int) -> int:
+    """A number whose bits have nothing to do with this one's (Steele et al. 2014, SplitMix64)."""
+    number = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
+@compiled
+@no_type_check
+def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[Any, Any, Any]:
+    """The words that are kept this time, the line and the place of each; `first` numbers the chunk's first place."""
+    kept, lines = np.empty(words.size, np.int32), np.empty(words.size, np.int32)
+    places = np.empty(words.size, np.int64)
+    count = line = 0
+    for place in range(words.size):
+        word = words[place]
+        if word < 0:
+            line += 1
+            continue
+        number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + place))))
+        if np.uint32(number >> np.uint64(32)) <= draws.keep[word]:
+            kept[count], lines[count], places[count] = word, line, place
+            count += 1
+    return kept[:count], lines[:count], places[:count]
+
+
+@compiled
+@no_type_check
+def draw(centre: int, at: int, text: tuple[Any, Any, Any], first: int, draws: Draws, block: Block) -> None:
+    """The window and the questions of the word `at` in the text."""
+    kept, lines, places = text
+    number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + places[at]) + 1)))
+    reach = 1 + np.int64((number >> np.uint64(32)) % np.uint64(draws.window))
+    count = 0
+    for near in range(max(0, at - reach), min(kept.size, at + reach + 1)):
+        if near != at and lines[near] == lines[at]:
+            block.inputs[centre, count] = kept[near]
+            count += 1
+    block.input_counts[centre] = count
+    word, asked = kept[at], 0
+    if draws.starts.size:
+        for step in range(draws.starts[word], draws.starts[word + 1]):
+            block.questions[centre, asked] = draws.nodes[step]
+            block.answers[centre, asked] = draws.turns[step]
+            asked += 1
+    else:
+        block.questions[centre, 0], block.answers[centre, 0], asked = word, 1.0, 1
+        size = np.uint64(draws.stay.size)
+        for _ in range(draws.negatives):
+            number = scramble(number)
+            column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
+            stays = np.uint32(number >> np.uint64(32)) <= draws.stay[column]
+            noise = np.int32(column) if stays else draws.other[column]
+            if noise != word:  # the word itself is no wrong answer
+                block.questions[centre, asked], block.answers[centre, asked] = noise, 0.0
+                asked += 1
+    block.question_counts[centre] = asked
+
+
+@compiled
+@no_type_check
+def answer(score: float, wanted: float) -> tuple[float, float, float]:
+    """`wanted − σ(score)`; and the loss in two parts, `a + log b`, so that one logarithm serves many."""
+    small = math.exp(-abs(score))
+    likely = np.float32(1.0) / (np.float32(1.0) + small)  # σ(|score|)
+    yes = likely if score >= 0 else np.float32(1.0) - likely
+    away = abs(score) if (score >= 0) != (wanted > 0.5) else np.float32(0.0)
+    return wanted - yes, away, np.float32(1.0) + small
+
+
+@compiled
+@no_type_check
+def skip_gram(centre: int, rate: float, tables: Tables, block: Block) -> None:
+    """Every input by itself answers every question: errors, steps and loss."""
+    read, asked = tables.read, tables.asked
+    width, inputs, questions = read.shape[1], block.input_counts[centre], block.question_counts[centre]
+    loss = 0.0
+    for i in range(inputs):
+        row = block.inputs[centre, i]
+        product = 1.0
+        for j in range(questions):
+            other = block.questions[centre, j]
+            score = np.float32(0.0)
+            for k in range(width):
+                score += read[row, k] * asked[other, k]
+            error, away, factor = answer(score, block.answers[centre, j])
+            block.errors[centre, i, j] = rate * error
+            loss += away
+            product *= factor
+        loss += math.log(product)
+        for k in range(width):
+            block.input_steps[centre, i, k] = 0.0
+        for j in range(questions):
+            other, error = block.questions[centre, j], block.errors[centre, i, j]
+            for k in range(width):
+                block.input_steps[centre, i, k] += error * asked[other, k]
+    for j in range(questions):
+        for k in range(width):
+            block.question_steps[centre, j, k] = 0.0
+        for i in range(inputs):
+            row, error = block.inputs[centre, i], block.errors[centre, i, j]
+            for k in range(width):
+                block.question_steps[centre, j, k] += error * read[row, k]
+    block.losses[centre] = loss
+
+
+@compiled
+@no_type_check
+def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
+    """The mean of the inputs answers every question: errors, steps and loss."""
+    read, asked = tables.read, tables.asked
+    width, inputs, questions = read.shape[1], block.input_counts[centre], block.question_counts[centre]
+    share = np.float32(1.0) / np.float32(max(inputs, 1))
+    mean = block.question_steps[centre, 0]  # of the first question, which is computed last
+    for k in range(width):
+        mean[k] = 0.0
+        block.input_steps[centre, 0, k] = 0.0
+    for i in range(inputs):
+        row = block.inputs[centre, i]
+        for k in range(width):
+            mean[k] += share * read[row, k]
+    loss, product = 0.0, 1.0
+    for j in range(questions):
+        other = block.questions[centre, j]
+        score = np.float32(0.0)
+        for k in range(width):
+            score += mean[k] * asked[other, k]
+        error, away, factor = answer(score, block.answers[centre, j])
+        block.errors[centre, 0, j] = error = rate * error
+        loss += away
+        product *= factor
+        passed = error * share
+        for k in range(width):
+            block.input_steps[centre, 0, k] += passed * asked[other, k]
+    for j in range(questions - 1, -1, -1):
+        error = block.errors[centre, 0, j]
+        for k in range(width):
+            block.question_steps[centre, j, k] = error * mean[k]
+    block.losses[centre] = loss + math.log(product)
+
+
+@compiled
+@no_type_check
+def add_steps(part: int, parts: int, centres: int, tables: Tables, block: Block) -> None:
+    """Of the steps in the block, those of the rows that this part owns, in order."""
+    width, together = tables.read.shape[1], block.input_steps.shape[1] == 1
+    for centre in range(centres):
+        for i in range(block.input_counts[centre]):
+            row, step = block.inputs[centre, i], 0 if together else i
+            if row % parts == part:
+                for k in range(width):
+                    tables.read[row, k] += block.input_steps[centre, step, k]
+        if block.input_counts[centre] == 0:
+            continue
+        for j in range(block.question_counts[centre]):
+            row = block.questions[centre, j]
+            if row % parts == part:
+                for k in range(width):
+                    tables.asked[row, k] += block.question_steps[centre, j, k]
+
+
+@parallel
+@no_type_check
+def ask_all(
+    begin: int,
+    centres: int,
+    text: tuple[Any, Any, Any],
+    first: int,
+    draws: Draws,
+    tables: Tables,
+    block: Block,
+    rate: float,
+) -> None:
+    """The first step of a block: threads share out its words."""
+    parts = draws.parts
+    for part in numba.prange(parts):
+        for centre in range(part * centres // parts, (part + 1) * centres // parts):
+            draw(centre, begin + centre, text, first, draws, block)
+            if block.input_steps.shape[1] == 1:
+                cbow(centre, rate, tables, block)
+            else:
+                skip_gram(centre, rate, tables, block)
+
+
+@parallel
+@no_type_check
+def add_all(centres: int, parts: int, tables: Tables, block: Block) -> None:
+    """The second step: threads share out the rows. (In one function Numba would fuse the two loops.)"""
+    for part in numba.prange(parts):
+        add_steps(part, parts, centres, tables, block)
+
+
+@compiled
+@no_type_check
+def learn(
+    words: Int32[np.ndarray, "places"], first: int, draws: Draws, tables: Tables, block: Block, schedule: Schedule
+) -> tuple[float, int]:
+    """Learn from a chunk of text, in place; the summed loss and how many predictions it is of."""
+    text = thin(words, draws, first)
+    size, together = block.losses.size, block.input_steps.shape[1] == 1
+    loss, predictions = 0.0, 0
+    for begin in range(0, text[0].size, size):
+        centres = min(size, text[0].size - begin)
+        left = 1.0 - (schedule.done + text[2][begin]) / schedule.total
+        rate = np.float32(schedule.rate * max(left, 1e-4))
+        ask_all(begin, centres, text, first, draws, tables, block, rate)
+        add_all(centres, draws.parts, tables, block)
+        for centre in range(centres):
+            inputs = block.input_counts[centre]
+            if inputs:
+                loss += block.losses[centre]
+                predictions += 1 if together else inputs
+    return loss, predictions

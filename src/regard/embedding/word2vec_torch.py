@@ -1,0 +1,162 @@
+"""Word2Vec in large batches of tensor operations, for a GPU.
+
+The same questions as on a CPU (`word2vec_kernel.py`), asked for thousands of centre words at once. So many steps of one
+row, all taken from the same place, would overshoot: where a row has so many in a batch that their number times the
+rate is more than `MOST`, they are scaled down to it. A GPU adds in any order, so results differ in
+rounding from run to run.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.embedding.huffman import huffman_paths
+from regard.embedding.vectors import Vectors
+from regard.embedding.word2vec import Word2VecPlan
+from regard.embedding.word2vec_corpus import LINE_END, EncodedCorpus
+from regard.embedding.word2vec_fit import Progress, Trained, finite
+from regard.errors import InputError
+
+CENTRES = 16_384
+"""Centre words of a batch."""
+MOST = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A batch: the words read around each centre word, and the questions asked, with answers 1 or 0."""
+
+    inputs: Int[Tensor, "centres inputs"]
+    read: Bool[Tensor, "centres inputs"]
+    """Which of them there are."""
+    questions: Int[Tensor, "centres questions"]
+    asked: Bool[Tensor, "centres questions"]
+    answers: Float[Tensor, "centres questions"]
+
+
+class Draw:
+    """Draws batches from chunks of text, on one device, from one seed."""
+
+    def __init__(self, corpus: EncodedCorpus, plan: Word2VecPlan, device: torch.device) -> None:
+        self.plan, self.device = plan, device
+        self.generator = torch.Generator(device).manual_seed(plan.seed)
+        self.keep = torch.from_numpy(corpus.keep(plan.sample)).to(device)
+        self.upto = torch.from_numpy(corpus.noise.cumsum()).to(device)
+        self.nodes = self.turns = torch.zeros(0, 0, dtype=torch.int64, device=device)
+        if plan.loss == "hierarchical-softmax":
+            paths = huffman_paths(corpus.counts.tolist())
+            lengths = np.diff(paths.starts)
+            places = np.arange(lengths.max()) < lengths[:, None]
+            tables = np.zeros((2, *places.shape), dtype=np.int64)
+            tables[0][places], tables[1][places] = paths.nodes, paths.turns
+            tables[1][~places] = -1
+            self.nodes, self.turns = torch.from_numpy(tables).to(device).unbind()
+
+    def batches(self, chunk: Int[Tensor, "places"]) -> Iterator[Asked]:
+        """Those of a chunk: words thinned out, windows of every reach."""
+        line = (chunk == LINE_END).cumsum(0)
+        real = chunk != LINE_END
+        kept = real & (self._even(chunk.shape) < self.keep[chunk.clamp(min=0)])
+        words, lines = chunk[kept], line[kept]
+        offsets = torch.arange(-self.plan.window, self.plan.window + 1, device=self.device)
+        offsets = offsets[offsets != 0]
+        for first in range(0, len(words), CENTRES):
+            centres = torch.arange(first, min(first + CENTRES, len(words)), device=self.device)
+            reach = 1 + (self._even(centres.shape) * self.plan.window).long()
+            near = centres[:, None] + offsets
+            inside = near.clamp(0, len(words) - 1)
+            read = (near == inside) & (offsets.abs() <= reach[:, None]) & (lines[inside] == lines[centres][:, None])
+            some = read.any(dim=1)
+            yield Asked(words[inside][some], read[some], *self._questions(words[centres][some]))
+
+    def _questions(self, words: Int[Tensor, "centres"]) -> tuple[Tensor, Tensor, Tensor]:
+        if self.plan.loss == "hierarchical-softmax":
+            turns = self.turns[words]
+            return self.nodes[words], turns >= 0, turns.clamp(min=0).float()
+        noise = torch.searchsorted(self.upto, self._even((len(words), self.plan.drawn))).clamp(max=len(self.upto) - 1)
+        questions = torch.cat((words[:, None], noise), dim=1)
+        answers = torch.zeros(questions.shape, device=self.device)
+        answers[:, 0] = 1.0
+        return questions, (questions != words[:, None]) | (answers > 0), answers
+
+    def _even(self, shape: torch.Size | tuple[int, ...]) -> Float[Tensor, "..."]:
+        return torch.rand(shape, generator=self.generator, device=self.device, dtype=torch.float64)
+
+
+def step(
+    read: Float[Tensor, "words width"], asked: Float[Tensor, "rows width"], batch: Asked, rate: float, *, mean: bool
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """One step down the gradient, in place; the loss before it, and of how many predictions. `mean` is CBOW's."""
+    there = batch.read.to(read.dtype)
+    share = there / there.sum(dim=1, keepdim=True) if mean else there
+    inputs, questions = read[batch.inputs], asked[batch.questions]
+    seen = (share[:, None] @ inputs) if mean else inputs
+    scores = seen @ questions.mT
+    counted = batch.asked[:, None] & (torch.ones_like(batch.read[:, :1]) if mean else batch.read)[..., None]
+    answers = batch.answers[:, None].expand_as(scores)
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(scores, answers, reduction="none")
+    errors = torch.where(counted, answers - scores.sigmoid(), 0.0) * rate
+    back = errors @ questions
+    _add(read, batch.inputs, back * share[..., None], there * rate)
+    _add(asked, batch.questions, errors.mT @ seen, counted.sum(dim=1) * rate)
+    return torch.where(counted, losses, 0.0).sum(), counted.any(dim=2).sum()
+
+
+def _add(
+    table: Tensor, rows: Int[Tensor, "..."], steps: Float[Tensor, "... width"], taken: Float[Tensor, "..."]
+) -> None:
+    """Add steps to rows; `taken` are the rates of each, and where they sum to more than `MOST`, steps are shorter."""
+    hits = torch.zeros(len(table), dtype=table.dtype, device=table.device).index_add_(
+        0, rows.flatten(), taken.to(table.dtype).flatten()
+    )
+    scale = (MOST / hits).clamp(max=1.0)[rows]
+    table.index_add_(0, rows.flatten(), (steps * scale[..., None]).flatten(0, -2))
+
+
+def fit_in_batches(
+    corpus: EncodedCorpus,
+    plan: Word2VecPlan,
+    device: torch.device | str,
+    *,
+    listener: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Train vectors on a device."""
+    place = _device(device)
+    draw = Draw(corpus, plan, place)
+    start = np.random.default_rng(plan.seed).random((len(corpus.words), plan.width), dtype=np.float32)
+    read = ((torch.from_numpy(start) - 0.5) / plan.width).to(place)
+    asked = torch.zeros_like(read)
+    chunks = [torch.from_numpy(chunk).to(place).long() for chunk in corpus.chunks]
+    total, done, losses, begun = corpus.size * plan.epochs, 0, [], time.perf_counter()
+    for epoch in range(plan.epochs):
+        sums = torch.zeros(2, dtype=torch.float64, device=place)
+        for chunk, words in zip(chunks, corpus.chunks, strict=True):
+            rate = plan.first_rate * max(1 - done / total, 1e-4)
+            for batch in draw.batches(chunk):
+                loss, count = step(read, asked, batch, rate, mean=plan.kind == "cbow")
+                sums += torch.stack((loss.double(), count.double()))
+            done += int((words != LINE_END).sum())
+            if listener is not None:
+                loss_so_far = float(sums[0] / sums[1].clamp(min=1))
+                speed = done / (time.perf_counter() - begun)
+                listener(Progress(epoch + 1, plan.epochs, done, total, loss_so_far, speed))
+        if not sums[1]:
+            raise InputError(
+                "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
+            )
+        losses.append(float(sums[0] / sums[1]))
+    return Trained(Vectors(corpus.words, finite(read.cpu().numpy(), plan)), tuple(losses))
+
+
+def _device(name: torch.device | str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {str(name)!r} cannot be used here", "use cpu or, where there is one, cuda") from error
+    return device

@@ -1,0 +1,97 @@
+"""Word2Vec in large batches: the plain form's step, and the same learning as the CPU's kernel."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.embedding import word2vec_torch
+from regard.embedding.word2vec import Word2Vec, Word2VecPlan
+from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
+from regard.embedding.word2vec_torch import Asked, Draw, fit_in_batches, step
+from regard.errors import InputError
+from regard.training.word_prediction import WordPrediction
+
+FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
+every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
+
+
+def corpus(lines: int = 300) -> EncodedCorpus:
+    draws = np.random.default_rng(3)
+    starts = draws.zipf(1.3, size=lines) % 31
+    text = [" ".join(f"w{(start + step) % 31}" for step in range(int(draws.integers(1, 12)))) for start in starts]
+    return encode_corpus(lambda: text, 1)
+
+
+def plan(kind: str, loss: str, **options: object) -> Word2VecPlan:
+    chosen = {"width": 11, "window": 3, "min_count": 1, "sample": 0.05, "seed": 5}
+    return Word2VecPlan.model_validate({**chosen, "kind": kind, "loss": loss, **options})
+
+
+def plain(batch: Asked, kind: str) -> Batch:
+    rows = []
+    for centre in range(len(batch.inputs)):
+        inputs = batch.inputs[centre][batch.read[centre]].tolist()
+        there = batch.asked[centre]
+        asked = batch.questions[centre][there].tolist(), batch.answers[centre][there].int().tolist()
+        rows += [(read, *asked) for read in ([inputs] if kind == "cbow" else [[word] for word in inputs])]
+    read, asked, answers = zip(*rows, strict=True)
+    return Batch(Inputs(Padded.of(read), Padded.of(asked)), Padded.of(answers, fill=IGNORED).ids)
+
+
+@every_form
+def test_a_batch_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, monkeypatch):
+    monkeypatch.setattr(word2vec_torch, "MOST", 1e9)
+    text, chosen = corpus(), plan(kind, loss)
+    (batch, *_) = Draw(text, chosen, torch.device("cpu")).batches(torch.from_numpy(text.chunks[0]).long())
+    module = Word2Vec(31, 31, 11).double()
+    torch.nn.init.normal_(module.asked)
+    read, asked = module.read.detach().clone(), module.asked.detach().clone()
+    doubled = Asked(batch.inputs, batch.read, batch.questions, batch.asked, batch.answers.double())
+    total, count = step(read, asked, doubled, 0.1, mean=kind == "cbow")
+    expected = WordPrediction(module).loss(plain(batch, kind))
+    expected.sum.backward()
+    assert int(count) == expected.count
+    assert float(total) == pytest.approx(float(expected.sum.detach()), rel=1e-9)
+    for table, parameter in ((read, module.read), (asked, module.asked)):
+        assert float(parameter.grad.abs().max()) > 1e-3
+        torch.testing.assert_close(table, (parameter - 0.1 * parameter.grad).detach(), atol=1e-9, rtol=1e-9)
+
+
+def test_a_row_with_too_many_steps_moves_as_if_it_had_the_most(monkeypatch):
+    monkeypatch.setattr(word2vec_torch, "MOST", 0.4)
+    there = torch.ones(20, 1, dtype=torch.bool)
+    zeros = torch.zeros(20, 1, dtype=torch.long)
+    moved = []
+    for rows in (4, 20):
+        read, asked = torch.full((2, 3), 0.5), torch.full((2, 3), 0.5)
+        part = slice(0, rows)
+        step(
+            read, asked, Asked(zeros[part], there[part], zeros[part], there[part], there[part].float()), 0.1, mean=False
+        )
+        moved.append((read, asked))
+    for few, many in zip(*moved, strict=True):
+        torch.testing.assert_close(few, many)
+
+
+@every_form
+def test_the_loss_of_every_epoch_is_lower(kind, loss, monkeypatch):
+    monkeypatch.setattr(word2vec_torch, "CENTRES", 64)
+    losses = fit_in_batches(corpus(), plan(kind, loss, epochs=4, rate=0.1), "cpu").losses
+    assert all(later < earlier for earlier, later in pairwise(losses))
+
+
+def test_the_same_seed_gives_the_same_vectors_on_a_cpu_and_another_seed_others():
+    first, again, other = (
+        fit_in_batches(corpus(), plan(*FORMS[0], seed=seed), "cpu").vectors.matrix for seed in (1, 1, 2)
+    )
+    assert first.tobytes() == again.tobytes()
+    assert np.abs(first - other).max() > 1e-3
+
+
+def test_lines_of_one_word_teach_nothing_and_are_refused():
+    text = encode_corpus(lambda: ["a\nb\n" * 50], 1)
+    with pytest.raises(InputError, match="no line of the corpus has two words"):
+        fit_in_batches(text, plan(*FORMS[0]), "cpu")
