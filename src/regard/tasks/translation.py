@@ -12,6 +12,7 @@ from regard.data.stream import Batching, BatchStream, ByLength
 from regard.errors import ConfigError, FileError
 from regard.models.config import TransformerShape
 from regard.tasks.recipe import DataTable, Recipe, Source
+from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
 
 LONGEST_WORD = 4096
@@ -64,12 +65,12 @@ def held_out(corpus: Corpus, split: Split, most: int = 1000) -> list[Pair]:
     return [corpus.example(split, index) for index in range(most if size is None else min(most, size))]
 
 
-def train_tokenizer(corpus: Corpus, size: int, sample: int) -> Tokenizer:
+def train_tokenizer(corpus: Corpus, size: int, sample: int, kind: str = "bpe") -> Tokenizer:
     """A tokenizer learnt from both sides of the first training examples."""
     known = corpus.size("train")
     count = sample if known is None else min(sample, known)
     pairs = (corpus.example("train", index) for index in range(count))
-    return Tokenizer.train((piece for pair in pairs for text in pair for piece in _pieces(text)), size)
+    return KINDS[kind].train((piece for pair in pairs for text in pair for piece in _pieces(text)), size)
 
 
 def _pieces(text: str) -> Iterator[str]:

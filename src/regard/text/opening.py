@@ -15,13 +15,14 @@ from tokenizers.models import WordPiece
 from regard.errors import FileError
 from regard.text.counting import read_texts
 from regard.text.tokenizer import Tokenizer, parse_engine
-from regard.text.wordpiece import WordPieceTokenizer
+from regard.text.wordpiece import CasedWordPieceTokenizer, WordPieceTokenizer
 from regard.text.words import WordBpeTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
     "bpe": Tokenizer,
     "bpe-words": WordBpeTokenizer,
     "wordpiece": WordPieceTokenizer,
+    "wordpiece-cased": CasedWordPieceTokenizer,
 }
 """What can be trained, by the name it has on the command line."""
 

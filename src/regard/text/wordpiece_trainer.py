@@ -78,13 +78,13 @@ def learn_pieces(
 
 
 def _known_words(counts: Mapping[str, int]) -> dict[str, int]:
-    """The words that encoding can know: not too long, of the most frequent characters; in the order of their text."""
+    """The words that encoding can know: not too long, and of the most frequent characters."""
     characters: Counter[str] = Counter()
     for word, count in counts.items():
         for character in word:
             characters[character] += count
     kept = {one for one, _ in sorted(characters.items(), key=lambda entry: (-entry[1], entry[0]))[:MOST_CHARACTERS]}
-    return {word: counts[word] for word in sorted(counts) if 0 < len(word) <= LONGEST_WORD and kept.issuperset(word)}
+    return {word: n for word, n in counts.items() if 0 < len(word) <= LONGEST_WORD and kept.issuperset(word)}
 
 
 class _Learner:
