@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.inspection.meaning import InSentence, Meaning
-from regard.views.meaning import MOST_PAIRS, draw_meaning, findings, meaning_text
+from regard.views.meaning import MOST_PAIRS, MOST_WORDS, draw_meaning, findings, meaning_text
 from regard.views.page import plain_style, save_figure
 
 LAYERS = ("embedding", "encoder.0", "encoder.1")
@@ -103,6 +103,20 @@ def test_the_figure_draws_a_line_for_each_pair_and_a_strip_for_each_sentence():
         assert len(axes.get_xticklabels()) == len(one.words)
         assert axes.get_xticklabels()[one.itself].get_fontweight() == "bold"
         assert [label.get_text() for label in axes.get_yticklabels()] == ["encoder.0", "encoder.1"]
+
+
+def test_of_a_long_sentence_the_words_of_the_largest_shares_are_drawn_in_order():
+    start = np.random.default_rng(11).normal(size=7)
+    words = (*(f"w{at}" for at in range(60)), "bank", *(f"w{at}" for at in range(60, 97)))
+    long, short = sentence(words, 5, start), sentence(WORDS[0], 1, start)
+    long.moved[:, 60] = 0.0
+    axes = draw_meaning(Meaning("bank", LAYERS, (long, short), causal=False)).axes[1]
+    drawn = [label.get_text() for label in axes.get_xticklabels()]
+    largest = np.abs(long.moved / long.change[:, None]).max(axis=0)
+    largest[60] = np.inf
+    assert drawn == [word for word, share in zip(words, largest, strict=True) if share >= np.sort(largest)[-MOST_WORDS]]
+    assert axes.get_xticklabels()[drawn.index("bank")].get_fontweight() == "bold"
+    assert "and 58 words of smaller shares" in [text.get_text() for text in axes.texts]
 
 
 def test_nothing_on_the_page_lies_on_something_else():

@@ -24,6 +24,8 @@ from regard.views.steps import SIGNED
 MOST_PAIRS = 10
 """More pairs of sentences than this are shown by their lowest, mean and highest cosine."""
 MOST_MOVERS = 3
+MOST_WORDS = 40
+"""Of a longer sentence, the words of the largest shares are drawn."""
 TOGETHER = 0.95
 """A cosine after the last layer from which vectors are said to have stayed together."""
 
@@ -148,7 +150,13 @@ def _draw_cosines(figure: Figure, meaning: Meaning, width: float, height: float)
     table = np.array(numbers)
     lowest = min(float(table.min()), 0.9)
     margin = 0.05 * (1 - lowest)
-    axes.set_yticks([tick for tick in MaxNLocator(6).tick_values(lowest, 1.0) if lowest - margin <= tick <= 1.0])
+    axes.set_yticks(
+        [
+            tick
+            for tick in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(lowest, 1.0)
+            if lowest - margin <= tick <= 1.0
+        ]
+    )
     axes.set_ylim(lowest - margin, 1 + margin)
     axes.set_xlim(-0.2, len(meaning.layers) - 1 + 0.1)
     for at in range(len(names)):
@@ -187,7 +195,14 @@ class _Strip:
     """What moved the word in one sentence: layers down, words across."""
 
     def __init__(self, figure: Figure, meaning: Meaning, one: InSentence, scale: Normalize) -> None:
-        self.figure, self.layers, self.one, self.scale = figure, meaning.layers[1:], one, scale
+        self.figure, self.layers, self.scale = figure, meaning.layers[1:], scale
+        shares = one.moved / np.maximum(one.change[:, None], 1e-30)
+        largest = np.abs(shares).max(axis=0)
+        largest[one.itself] = np.inf
+        shown = sorted(np.argsort(-largest, kind="stable")[:MOST_WORDS].tolist())
+        self.shares, self.itself = shares[:, shown], shown.index(one.itself)
+        self.names = [label(one.words[at]) for at in shown]
+        self.left_out = len(one.words) - len(shown)
 
     @staticmethod
     def height(meaning: Meaning, one: InSentence) -> float:
@@ -197,29 +212,31 @@ class _Strip:
 
     def draw(self, number: int, left: float, top: float) -> None:
         """Draw it below `top`, the names of its words in the room above."""
-        one = self.one
-        words, layers = len(one.words), len(self.layers)
-        room = min(0.07 * max(len(label(word)) for word in one.words), 1.2) + 0.15
+        words, layers = len(self.names), len(self.layers)
+        room = min(0.07 * max(map(len, self.names)), 1.2) + 0.15
         axes = self.figure.add_axes((left, -top - room - layers * ROW, words * CELL, layers * ROW))
-        shares = one.moved / np.maximum(one.change[:, None], 1e-30)
-        axes.imshow(shares, cmap=SIGNED, norm=self.scale, aspect="auto")
+        axes.imshow(self.shares, cmap=SIGNED, norm=self.scale, aspect="auto")
         axes.xaxis.set_ticks_position("top")
-        names = [label(word) for word in one.words]
-        axes.set_xticks(range(words), labels=names, rotation=45, ha="left", rotation_mode="anchor", parse_math=False)
+        axes.set_xticks(
+            range(words), labels=self.names, rotation=45, ha="left", rotation_mode="anchor", parse_math=False
+        )
         axes.set_yticks(range(layers), labels=self.layers)
         axes.tick_params(which="both", length=0, labelsize=10, labelcolor=TEXT, pad=4)
-        axes.get_xticklabels()[one.itself].set_fontweight("bold")
+        axes.get_xticklabels()[self.itself].set_fontweight("bold")
         axes.set_xticks(np.arange(0.5, words - 1), minor=True)
         axes.set_yticks(np.arange(0.5, layers - 1), minor=True)
         axes.grid(which="minor", color="white", linewidth=2.0)
         for spine in axes.spines.values():
             spine.set_visible(False)
         axes.annotate(f"{number}", (0, 1), (-30, 12), "axes fraction", "offset points", size=13, weight="bold")
-        self._print(axes, shares)
+        if self.left_out:
+            said = f"and {self.left_out} words of smaller shares"
+            axes.annotate(said, (1, 0.5), (8, 0), "axes fraction", "offset points", size=10, color=QUIET, va="center")
+        self._print(axes)
 
-    def _print(self, axes: Axes, shares: NDArray[Any]) -> None:
+    def _print(self, axes: Axes) -> None:
         """Shares of a hundredth and more as numbers."""
-        for (row, column), share in np.ndenumerate(shares):
+        for (row, column), share in np.ndenumerate(self.shares):
             if abs(share) < 0.01:
                 continue
             strong = abs(share) > 0.6 * float(self.scale.vmax or 1.0)
