@@ -23,7 +23,7 @@ TOKENIZER = Tokenizer.train(TEXTS, 331)
 mixed = st.one_of(
     st.text(),
     st.text("abct ' \n\té日😀1!"),
-    st.text("a b\n"),
+    st.text("a! \n\x85\xa0\u3000\u2028\x1c\u200b"),
     st.text("ab").map(lambda text: text * 5),
 )
 

@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.text import training
 from regard.text.bpe import train
@@ -66,6 +68,15 @@ def test_counting_words_first_changes_nothing(monkeypatch) -> None:
     monkeypatch.setattr(training, "count_words", lambda *parts: counted.append("once") or count(*parts))
     assert Tokenizer.train(iter(TEXTS), 421) == direct
     assert counted == ["once"]
+
+
+@given(st.dictionaries(st.text("ab", min_size=1, max_size=3), st.integers(1, 29)))
+def test_the_engine_is_shown_every_word_as_often_as_it_was_counted(counts: dict[str, int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "_TOGETHER", 7)
+        shown = list(training._shown(counts))
+    assert Counter(" ".join(shown).split()) == counts
+    assert all(len(text.split(" ")) <= 13 for text in shown)
 
 
 def test_a_long_word_is_learnt_from_in_parts() -> None:
