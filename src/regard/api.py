@@ -20,6 +20,8 @@ from regard.data.stream import Position, by_length
 from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.embedding.pretrained import begin_with
+from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError
 from regard.files import PARTIAL, read_json, write_json, write_text
 from regard.inspection.capture import Seen, record_into
@@ -29,6 +31,7 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
 from regard.tasks.translation import batch_stream, held_out, objective, open_corpus, train_tokenizer
+from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
 from regard.training.interrupt import Interrupt
@@ -167,30 +170,25 @@ class Model:
         self.check(text)
         stop = Stop(self.tokenizer.eos_id, self._limit(max_new_tokens))
         inputs = self.objective.prompt([text]).to(next(self.module.parameters()).device)
-        ids: list[int] = []
-        shown = ""
+        text_of = self.tokenizer.stream()  # a character may need the bytes of several tokens
         for token in stream(self.module, inputs, chosen, stop):
-            ids.append(token)
-            whole = self.tokenizer.decode(ids)
-            if not whole.endswith("\ufffd"):  # a character may need the bytes of several tokens
-                yield whole[len(shown) :]
-                shown = whole
-        whole = self.tokenizer.decode(ids)
-        if whole != shown:
-            yield whole[len(shown) :]
+            if piece := text_of.push(token):
+                yield piece
+        if rest := text_of.end():
+            yield rest
 
 
 def load(folder: str | Path) -> Model:
     """The model in a folder that `train` or `Model.save` wrote."""
     folder = Path(folder)
     module = load_model(folder)
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    recipe = _read(folder / "recipe.toml")
+    tokenizer = KINDS[recipe.tokenizer.kind].load(folder / "tokenizer.json")
     if tokenizer.size != module.config.vocabulary:
         raise FileError(
             f"{folder} has a tokenizer of {tokenizer.size} entries and a model of {module.config.vocabulary}",
             "they must come from the same training",
         )
-    recipe = _read(folder / "recipe.toml")
     values = read_json(folder / "generation_config.json", "copy it again from the trained folder")
     kept = {key: value for key, value in values.items() if key in DecodingTable.model_fields}
     return Model(module, tokenizer, recipe, DecodingTable.model_validate(kept))
@@ -260,9 +258,13 @@ def train(
     seen = fingerprint.fingerprint(corpus, tokenizer)
     fingerprint.compare(folder / DATA, seen, resume)
     torch.manual_seed(plan.training.seed)
-    config = TransformerConfig(**plan.model.model_dump(exclude={"name"}), vocabulary=tokenizer.size)
+    config = TransformerConfig(**plan.model.model_dump(exclude={"name", "vectors"}), vocabulary=tokenizer.size)
     how = objective(config, tokenizer)
-    module = _build(config).to(_device(plan.training.device))
+    module = _build(config)
+    if plan.model.vectors is not None:
+        known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
+        listener.say(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
+    module = module.to(_device(plan.training.device))
     batches = batch_stream(plan, corpus, how)
     next(batches.start(Position()))  # what cannot be trained on is refused before anything is written
     valid = by_length(how.encode(held_out(corpus, "valid")), how, plan.training.batch_tokens)
@@ -316,8 +318,8 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
 def _tokenizer(folder: Path, corpus: Corpus, plan: Recipe, resume: bool) -> Tokenizer:
     kept = folder / "tokenizer.json"
     if resume and kept.is_file():
-        return Tokenizer.load(kept)
-    return train_tokenizer(corpus, plan.tokenizer.size, plan.tokenizer.sample)
+        return KINDS[plan.tokenizer.kind].load(kept)
+    return train_tokenizer(corpus, plan.tokenizer.size, plan.tokenizer.sample, plan.tokenizer.kind)
 
 
 def _build(config: TransformerConfig) -> Transformer:

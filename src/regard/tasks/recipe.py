@@ -110,15 +110,25 @@ def _shortest(path: Path) -> Path:
 class TokenizerTable(Config):
     """How text becomes ids."""
 
-    kind: Literal["bpe"] = Field("bpe", description="byte-level byte-pair encoding")
+    kind: Literal["bpe", "bpe-words", "wordpiece", "wordpiece-cased"] = Field(
+        "bpe", description="byte-level BPE, BPE of words with an end mark, or WordPiece, whose texts do not come back"
+    )
     size: int = Field(512, ge=1, description="entries of the vocabulary")
-    sample: int = Field(20_000, ge=1, description="training examples its merges are learnt from")
+    sample: int = Field(20_000, ge=1, description="training examples it is learnt from")
 
 
 class ModelTable(TransformerShape):
     """The model's name and shape; the vocabulary comes from the tokenizer."""
 
     name: Literal["transformer"] = Field("transformer", description="the kind of model")
+    vectors: str | None = Field(
+        None, min_length=1, description="a file of word vectors that tokens which are words begin with"
+    )
+
+    @field_validator("vectors", mode="after")
+    @classmethod
+    def _absolute_vectors(cls, value: str | None) -> str | None:
+        return None if value is None else os.path.abspath(os.path.expanduser(value))
 
 
 class DecodingTable(Config):
