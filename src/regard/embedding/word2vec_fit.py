@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, UInt32
@@ -65,7 +65,7 @@ def fit(
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
     total, done, losses = corpus.size * plan.epochs, 0, []
-    with _asleep_when_waiting():
+    with _asleep_when_waiting(numba):
         before = numba.get_num_threads()  # starts the threads
     begun = time.perf_counter()
     numba.set_num_threads(min(parts, numba.config.NUMBA_NUM_THREADS))
@@ -166,20 +166,19 @@ def finite(matrix: Float32[np.ndarray, "words width"], plan: Word2VecPlan) -> Fl
 
 
 @contextmanager
-def _asleep_when_waiting() -> Iterator[None]:
-    """Threads of OpenMP that are started inside wait for each other asleep.
+def _asleep_when_waiting(numba: Any) -> Iterator[None]:
+    """Threads that Numba starts inside wait for each other asleep, unless NUMBA_THREADING_LAYER asks for others.
 
-    By default they spin, and where other programs want the cores too, a block waits for a spinning thread's time to be
-    over: on two busy cores that made two threads ten times slower than one.
+    Those of OpenMP spin, and where other programs want the cores too, every block then waits for a spinning thread's
+    time to be over: on two busy cores that made two threads five to ten times slower than one.
     """
-    name = "GOMP_SPINCOUNT"
-    given = os.environ.get(name)
-    os.environ.setdefault(name, "1000")
+    before = numba.config.THREADING_LAYER
+    if "NUMBA_THREADING_LAYER" not in os.environ:
+        numba.config.THREADING_LAYER = "workqueue"
     try:
         yield
     finally:
-        if given is None:
-            del os.environ[name]
+        numba.config.THREADING_LAYER = before
 
 
 def _numba() -> ModuleType:

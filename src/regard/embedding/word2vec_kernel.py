@@ -23,13 +23,13 @@ ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; wha
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a kernel."""
-    part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, nogil=True, cache=True)
+    part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True)
     return part
 
 
 def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel whose `prange` loops run on several threads."""
-    whole: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, nogil=True, cache=True, parallel=True)
+    """A kernel whose `prange` loops run on several threads. It keeps the GIL: Numba's threads serve one caller."""
+    whole: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True, parallel=True)
     return whole
 
 
