@@ -79,7 +79,9 @@ def contestant(row: dict[str, Any]) -> str:
 
 
 def figure(row: dict[str, Any]) -> str:
-    """Tokens per second, milliseconds, or bytes."""
+    """Tokens per second, milliseconds, bytes, or what a row says itself."""
+    if "figure" in row:
+        return str(row["figure"])
     if "tokens_per_second" in row:
         return f"{row['tokens_per_second']:,.0f} tokens/s"
     return f"{row['milliseconds']:.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:,} B"

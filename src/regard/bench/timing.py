@@ -21,6 +21,8 @@ from regard import __version__
 from regard.files import write_json
 
 Work = Callable[[], object]
+MEASURED = ("transformers", "x-transformers", "gensim", "numba")
+"""Packages whose versions stand beside the figures."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def circumstances() -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
-        **{name: version(name) for name in ("transformers", "x-transformers") if installed(name.replace("-", "_"))},
+        **{name: version(name) for name in MEASURED if installed(name.replace("-", "_"))},
     }
 
 

@@ -17,12 +17,18 @@ class Subject(StrEnum):
     ATTENTION = "attention"
     TRAIN = "train"
     DECODE = "decode"
+    TOKENIZER = "tokenizer"
+    VECTORS = "vectors"
 
 
 def bench(
     subject: Annotated[Subject, typer.Argument(help="What to measure.")],
     out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda; cuda where there is one.")] = "auto",
+    data: Annotated[Path | None, typer.Option(help="Of tokenizer and vectors: the text, such as enwik8.gz.")] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure side by side with the peers that are installed.
@@ -40,8 +46,12 @@ def bench(
         raise InputError(f"device {device!r} cannot be used here", "use auto, cpu or, where there is one, cuda")
     if subject != Subject.ATTENTION and device == "cuda":
         raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
+    if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):
+        raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
+    if questions and subject != Subject.VECTORS:
+        raise InputError(f"`bench {subject}` asks no questions", "leave --questions out")
     found = []
-    for row in _rows(subject, chosen):
+    for row in _text_rows(subject, data, questions) or _rows(subject, chosen):
         found.append(row)
         name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
         typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
@@ -67,7 +77,18 @@ def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
     return rows()
 
 
+def _text_rows(subject: Subject, data: Path | None, questions: Path | None) -> Iterator[dict[str, Any]] | None:
+    """Those of tokenizers and word vectors, which read a text."""
+    from regard.bench import tokenizer, vectors
+
+    if subject == Subject.TOKENIZER:
+        return tokenizer.rows(data)
+    return vectors.rows(data, questions) if subject == Subject.VECTORS else None
+
+
 def _figure(row: dict[str, Any]) -> str:
+    if "figure" in row:
+        return f"{row['figure']:>20}"
     if "tokens_per_second" in row:
         return f"{row['tokens_per_second']:>10,.0f} tokens/s{'*' if row['faster'] else ' '}"
     return f"{row['milliseconds']:>10.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:>10,} B"
