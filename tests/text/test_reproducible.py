@@ -86,6 +86,12 @@ def test_a_long_word_is_learnt_from_in_parts() -> None:
     assert Tokenizer.train([word], 271).merges == [merge.pair for merge in expected.merges]
 
 
+@pytest.mark.parametrize("long", ["x" * 1025, " " * 1025, "a\n" + " " * 1025 + "b", "b\u3000" * 3 + "é" * 1025])
+def test_what_would_be_a_long_word_is_never_given_to_the_engine_as_it_is(long: str) -> None:
+    assert training._LONG_WORD.search(long)
+    assert not training._LONG_WORD.search(long.replace("xx", "x y").replace("  ", " .").replace("éé", "é é"))
+
+
 def test_the_order_of_texts_changes_nothing() -> None:
     assert Tokenizer.train(TEXTS[::-1], 421) == Tokenizer.train(TEXTS, 421)
 

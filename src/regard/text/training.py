@@ -23,7 +23,8 @@ from regard.text.counting import LONGEST_WORD, count_words, valid_text
 RULE = "engine"
 SMALL = 64_000_000
 """Characters that the engine reads by itself."""
-_LONG_WORD = re.compile(f"(?<![^{BLANKS}])[^{BLANKS}]{{{LONGEST_WORD + 1}}}")
+_LONG_WORD = re.compile("|".join(f"(?<!{one}){one}{{{LONGEST_WORD + 1}}}" for one in (f"[{BLANKS}]", f"[^{BLANKS}]")))
+"""Of blanks or of anything else: what merges take the engine grows with the square of a word's length."""
 _TOGETHER = 4000
 """Words shown to the engine at once."""
 
