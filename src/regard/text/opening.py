@@ -40,7 +40,8 @@ def open_tokenizer(path: Path) -> Tokenizer:
         raise FileError(f"{path} does not exist", _REMEDY)
     name = path.name.removesuffix(".gz")
     if name.endswith(".txt"):
-        return WordPieceTokenizer.load_vocabulary(path, cased=_is_cased(path))
+        cased = _is_cased(path)
+        return (CasedWordPieceTokenizer if cased else WordPieceTokenizer).load_vocabulary(path, cased=cased)
     if name == "vocab.json":
         found = [one for one in (path.with_name("merges.txt"), path.with_name("merges.txt.gz")) if one.is_file()]
         if not found:
@@ -57,7 +58,9 @@ def _read(path: Path) -> Tokenizer:
     except ValueError as error:
         raise FileError(f"{path}: {getattr(error, 'problem', error)}", _REMEDY) from error
     if isinstance(engine.model, WordPiece):
-        return WordPieceTokenizer(engine)
+        if problem := WordPieceTokenizer.problem_of(engine):
+            raise FileError(f"{path}: {problem}", _REMEDY)
+        return (WordPieceTokenizer if engine.normalizer.lowercase else CasedWordPieceTokenizer)(engine)
     problems = []
     for kind in (Tokenizer, WordBpeTokenizer):
         problem = kind.problem_of(engine)
