@@ -47,7 +47,7 @@ class _Tiled(torch.autograd.Function):
         return total.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
         """The kept gradient, times what comes from above."""
         (gradient,) = ctx.saved_tensors
         return gradient * upstream if upstream != 1 else gradient, None, None
