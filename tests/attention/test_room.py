@@ -72,3 +72,13 @@ def test_gradients_flow_through_every_token():
     for part in (first, second):
         assert (part.keys.grad == 2).all()
         assert (part.values.grad == 3).all()
+
+
+def test_what_was_made_in_inference_mode_can_be_extended_outside():
+    with torch.inference_mode():
+        cache = drawn(3).append(drawn(1))
+    before = shown(cache)
+    with torch.no_grad():
+        longer = cache.append(drawn(1))
+    assert same(cache, before)
+    assert longer.tokens == 5

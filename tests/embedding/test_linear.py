@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from regard.embedding import linear as module
-from regard.embedding.linear import Layouts, Linear
+from regard.embedding.linear import Layouts, Linear, linears
 from regard.embedding.tokens import TokenEmbedding
 
 
@@ -78,12 +78,22 @@ def in_place(linear: Linear) -> None:
         linear.weight[2, 3] += 1
 
 
+def turned(linear: Linear) -> None:
+    linear.weight.data.copy_(linear.weight.data.flip(0))
+
+
+def mirrored(linear: Linear) -> None:
+    linear.weight.data.copy_(linear.weight.data.flip(1))
+
+
 def loaded(linear: Linear) -> None:
     linear.load_state_dict(Linear(6, 7).state_dict())
 
 
 @pytest.mark.parametrize(
-    "change", [stepped, replaced, renewed, written, in_place, loaded], ids=lambda change: change.__name__
+    "change",
+    [stepped, replaced, renewed, written, in_place, turned, mirrored, loaded],
+    ids=lambda change: change.__name__,
 )
 def test_changed_weights_are_packed_anew(packings, change):
     linear, inputs = Linear(6, 7), torch.randn(2, 6)
@@ -158,3 +168,63 @@ def test_packed_weights_are_forgotten_with_the_weights(packings):
     kept = len(module._kept)
     del linear
     assert len(module._kept) == kept - 1
+
+
+class Doubled(Linear):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(inputs)
+
+
+def hooked() -> Linear:
+    one = Linear(6, 7)
+    one.register_forward_hook(lambda module, given, out: 3 * out)
+    return one
+
+
+@pytest.mark.parametrize(
+    "make",
+    [hooked, lambda: Doubled(6, 7), lambda: nn.Sequential(Linear(6, 7), nn.Tanh()), lambda: Linear(6, 7, bias=False)],
+    ids=["a hook", "a subclass", "another module", "no bias beside one"],
+)
+@torch.no_grad()
+def test_maps_read_together_do_what_each_does_alone(make):
+    maps, inputs = (Linear(6, 5), make()), torch.randn(2, 6)
+    with Layouts().used():
+        together = linears(inputs, maps)
+    for found, one in zip(together, maps, strict=True):
+        torch.testing.assert_close(found, one(inputs))
+
+
+@torch.no_grad()
+def test_maps_read_together_are_packed_as_one(packings):
+    maps, inputs = (Linear(6, 5), Linear(6, 7), Linear(6, 3)), torch.randn(2, 6)
+    with Layouts().used():
+        together = linears(inputs, maps)
+    assert len(packings) == 1
+    for found, one in zip(together, maps, strict=True):
+        torch.testing.assert_close(found, one(inputs))
+
+
+def test_a_weight_in_the_middle_of_a_buffer_is_left_alone(packings):
+    linear, inputs = Linear(6, 7), torch.randn(2, 6)
+    linear.weight = nn.Parameter(torch.randn(43)[1:].view(7, 6))
+    assert torch.equal(packed(linear, inputs), linear(inputs))
+    assert not packings
+
+
+def test_weights_computed_at_every_call_are_not_kept(packings):
+    linear, layouts = nn.utils.parametrizations.weight_norm(Linear(6, 7)), Layouts()
+    with torch.no_grad(), layouts.used():
+        for _ in range(3):
+            linear(torch.randn(2, 6))
+    assert not layouts.found
+    assert not packings
+
+
+def test_a_gradient_asked_for_after_decoding_reaches_the_weights(packings):
+    linear, layouts = Linear(6, 7), Layouts()
+    with layouts.used():
+        with torch.no_grad():
+            linear(torch.ones(2, 6))
+        linear(torch.ones(2, 6)).sum().backward()
+    assert linear.weight.grad is not None

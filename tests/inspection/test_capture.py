@@ -1,5 +1,6 @@
 """What a watch says a model attended to is what the formula gives, for every layer, head and row of any run."""
 
+import copy
 import gc
 import math
 import types
@@ -574,3 +575,31 @@ def test_weights_carry_no_graph_of_what_is_learnt(similarity):
         model(Inputs(Padded.of([[1, 2, 3]])))
     assert not seen.weights("encoder.0.self").requires_grad
     assert not seen.top(2, "encoder.0.self").weights.requires_grad
+
+
+@pytest.mark.parametrize("prompt", [1, 3])
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("variant", ["decoder, rotary", "encoder-decoder, sinusoidal", "encoder-decoder, general"])
+def test_a_run_in_bfloat16_is_seen_as_one_pass_over_its_text_is(variant, strategy, prompt):
+    model = copy.deepcopy(make(variant)).bfloat16()
+    source = Padded.of(texts((5,))) if variant.startswith("encoder-decoder") else None
+    start = Padded.of(texts((prompt,), seed=2))
+    with watch_module(model) as seen:
+        found = generate(model, Inputs(start, source), strategy, Stop(END, 6))[0]
+    with torch.no_grad(), watch_module(model) as whole:
+        read = [*start.ids[0].tolist(), *found.ids][:-1]
+        model(Inputs(Padded.of([read]), source))
+    for layer in (name for name in seen.layers if name.startswith("decoder")):
+        ours, theirs = seen.weights(layer, 0, batch=0), whole.weights(layer, 0, batch=0)
+        torch.testing.assert_close(ours.double(), theirs.double(), atol=0.12, rtol=0)  # sharp rows of rounded numbers
+        assert seen.entropy(layer)[0].shape == whole.entropy(layer)[0].shape
+
+
+def test_a_stream_that_began_before_the_watch_is_refused_in_words():
+    model = make("decoder, rotary")
+    stepping = stream(model, Inputs(Padded.of(texts((3,)))), Greedy(), Stop(-1, 6))
+    next(stepping)
+    with watch_module(model) as seen:
+        list(stepping)
+    with pytest.raises(InputError, match="began before it was watched"):
+        seen.weights("decoder.0.self", 0)

@@ -31,7 +31,7 @@ def test_the_model_is_the_mean_of_the_last_states_and_the_best_is_kept_beside_th
     assert float(load_file(tmp_path / MODEL)["place"]) == pytest.approx(expected, abs=1e-5)
     assert float(load_file(tmp_path / "state" / "best.safetensors")["place"]) == pytest.approx(0.3, abs=1e-5)
     assert float(run.trainable.module.place.detach()) == pytest.approx(0.7, abs=1e-5), "the module is at the last step"
-    loss = float(re.search(r"mean of .* has validation loss (\S+);", run.listener.said[-1]).group(1))
+    loss = float(re.search(r"mean of .*, with validation loss (\S+);", run.listener.said[-1]).group(1))
     assert loss == pytest.approx((expected - 0.31) ** 2, abs=1e-4)
 
 

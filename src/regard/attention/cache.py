@@ -46,7 +46,7 @@ class KeyValues:
             return KeyValues(torch.cat((self.keys, newer.keys), dim=2), torch.cat((self.values, newer.values), dim=2))
         before, after = self.tokens, self.tokens + newer.tokens
         room = self.room
-        if room is None or room.used != before or room.keys.shape[2] < after:
+        if room is None or room.used != before or room.keys.shape[2] < after or not _writable(room.keys):
             spare = newer.tokens + max(SPARE, before // 4)
             room = Room(_with_room(self.keys, spare), _with_room(self.values, spare), before)
         room.keys[:, :, before:after] = newer.keys
@@ -82,3 +82,8 @@ def _wide(held: Tensor) -> Tensor:
     """As it is kept."""
     half = held.dtype in (torch.bfloat16, torch.float16)
     return held.float() if half and held.device.type == "cpu" else held
+
+
+def _writable(held: Tensor) -> bool:
+    """Whether it may be written to here: what was made in inference mode only there."""
+    return torch.is_inference_mode_enabled() or not held.is_inference()

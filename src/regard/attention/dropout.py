@@ -59,7 +59,7 @@ class _Dropped(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
         (stays,) = ctx.saved_tensors
-        return _keep(upstream, stays, ctx.factor), None, None
+        return _Dropped.apply(upstream, stays, ctx.factor), None, None  # type: ignore[no-untyped-call]
 
 
 def _keep(numbers: Tensor, stays: Tensor, factor: float) -> Tensor:

@@ -42,7 +42,9 @@ class Flex(Kernel):
         width = call.query.shape[-1]
         if width & (width - 1) or width < 16 or call.value.shape[-1] != width:
             return f"heads of width {width} do not fit it: it takes powers of two from 16"
-        if call.device.type == "cpu" and any(one.requires_grad for one in (call.query, call.key, call.value)):
+        bias = [call.bias] if isinstance(call.bias, Tensor) else [] if call.bias is None else call.bias.parameters()
+        learning = any(one.requires_grad for one in (call.query, call.key, call.value, *bias))
+        if call.device.type == "cpu" and learning and torch.is_grad_enabled():
             return "on a CPU it does not train"
         return None
 

@@ -86,8 +86,13 @@ class MultiHeadAttention(nn.Module):
         query = self._split(self.query(inputs), self.heads, rotate)
         if not isinstance(memory, KeyValues):
             memory = self.keys_values(inputs if memory is None else memory, rotate)
-        attended = self.attend(query.to(memory.keys.dtype), memory, mask=mask, bias=bias)  # a cache may be wider
-        out: Hidden = self.output(attended.transpose(1, 2).flatten(2).to(query.dtype))
+        dtype = query.dtype
+        if memory.keys.dtype != dtype:  # a cache may be wider than the model
+            if any(True for _ in self.attend.similarity.parameters()):  # which compares vectors of its own type
+                memory = KeyValues(memory.keys.to(dtype), memory.values.to(dtype))
+            query = query.to(memory.keys.dtype)
+        attended = self.attend(query, memory, mask=mask, bias=bias)
+        out: Hidden = self.output(attended.transpose(1, 2).flatten(2).to(dtype))
         return out
 
     def _split(self, projected: Hidden, heads: int, rotate: Rotate | None = None) -> Query:

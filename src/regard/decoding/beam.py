@@ -62,7 +62,9 @@ def search(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> l
 @torch.no_grad()
 def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> list[list[Hypothesis]]:
     """All finished hypotheses of every sequence, best first."""
-    state, layouts = stepper.start(inputs), Layouts()
+    layouts = Layouts()
+    with layouts.used():
+        state = stepper.start(inputs)
     prompts = inputs.tokens.rows()
     ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
     sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]

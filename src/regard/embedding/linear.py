@@ -3,9 +3,9 @@
 A step of decoding multiplies a few rows by every weight of the model, so it takes as long as the weights take to
 read. oneDNN reads them about twice as fast from a layout of its own. Inside `Layouts.used()` a linear map makes that
 layout when first asked. A layout is kept for as long as its weights are the same: the same tensor in the same memory,
-at the same version, with the same sum of all its bits as whole numbers (a fused optimizer counts no versions). That is
-asked once per `Layouts`, which lives as long as a text takes to generate; the sum takes a fifteenth of a new layout.
-Nothing is stored on a module and nothing but rounding changes.
+at the same version, with the same weighted sum of all its bits as whole numbers (a fused optimizer counts no versions).
+That is asked once per `Layouts`, which lives as long as a text takes to generate. Nothing is stored on a module and
+nothing but rounding changes; a model that has decoded holds its weights twice.
 
 The operators are PyTorch's own but not public: where they are missing, `F.linear` does the work.
 """
@@ -47,10 +47,12 @@ class Layouts:
 
     def of(self, inputs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packed | None:
         """The layout of these weights together, made or checked when first asked."""
+        if inputs.dtype != weights[0].dtype or not all(isinstance(one, nn.Parameter) for one in weights):
+            return None  # what is computed anew at every call would be kept for nothing
         key = id(weights[0]), len(weights)
         known = self.found.get(key)
         if known is None:
-            packable = all(_packable(inputs, weight) for weight in weights)
+            packable = all(map(_packable, weights))
             known = self.found[key] = weights, _packed(weights, biases) if packable else None
         return known[1]
 
@@ -75,41 +77,49 @@ def linear(
     return F.linear(inputs, weight, bias) if found is None else found
 
 
-def linears(inputs: Float[Tensor, "*axes width"], maps: Sequence[Linear]) -> tuple[Tensor, ...]:
+def linears(inputs: Float[Tensor, "*axes width"], maps: Sequence[nn.Module]) -> tuple[Tensor, ...]:
     """What several maps make of the same inputs; packed weights are read as one."""
-    found = _together(inputs, [one.weight for one in maps], [one.bias for one in maps])
+    plain = [one for one in maps if isinstance(one, Linear) and _says_all(one)]
+    found = None
+    if len(plain) == len(maps) and len({one.bias is None for one in plain}) == 1:
+        found = _together(inputs, [one.weight for one in plain], [one.bias for one in plain])
     if found is None:
         return tuple(one(inputs) for one in maps)
-    return torch.split(found, [one.out_features for one in maps], dim=-1)
+    return torch.split(found, [one.out_features for one in plain], dim=-1)
+
+
+def _says_all(one: Linear) -> bool:
+    """Whether its weights say all it does: nobody has derived from it, hooked into it or parametrised it."""
+    return type(one) is Linear and not one._forward_hooks and not one._forward_pre_hooks
 
 
 def _together(inputs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
     """The outputs of these maps side by side from packed weights, or None where they are not used."""
     layouts = None if torch.compiler.is_compiling() else _current.get()
-    packed = None if layouts is None else layouts.of(inputs, weights, biases)
+    if layouts is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return None
+    packed = layouts.of(inputs, weights, biases)
     if packed is None:
         return None
     out: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, packed.layout, packed.bias, "none", [], "")
     return out
 
 
-def _packable(inputs: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN computes the same: on a CPU, in one type it knows, with no gradient to follow."""
+def _packable(weight: Tensor) -> bool:
+    """Whether oneDNN computes the same: on a CPU, in a type it knows, and with bits that can be read."""
+    size = weight.element_size()
     return (
         weight.dtype in _TYPES
         and weight.device.type == "cpu"
-        and inputs.dtype == weight.dtype
-        and not torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
         and not weight.is_inference()  # it counts no versions
         and weight.is_contiguous()
-        and weight.shape[1] * weight.element_size() % 8 == 0  # so that its bits are whole numbers
+        and weight.shape[1] * size % 8 == weight.storage_offset() * size % 8 == 0  # its bits are whole numbers
     )
 
 
 def _packed(weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packed:
     """The maps in oneDNN's layout, made anew if they are not what they were."""
-    state = tuple((one.data_ptr(), one._version, int(one.detach().view(torch.int64).sum())) for one in weights)
+    state = tuple((one.data_ptr(), one._version, _bits(one.detach())) for one in weights)
     known: dict[int, Packed] = _kept.setdefault(weights[0], {})
     found = known.get(len(weights))
     if found is None or found.state != state:
@@ -117,6 +127,13 @@ def _packed(weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packe
         found = known[len(weights)] = Packed(torch.ops.mkldnn._reorder_linear_weight(whole), None, state)
     given = [one for one in biases if one is not None]  # few numbers: put side by side anew
     return found._replace(bias=torch.cat(given) if len(given) > 1 else given[0] if given else None)
+
+
+def _bits(weight: Tensor) -> int:
+    """A number that changes with any one of the bits, and where rows or columns change places."""
+    whole = weight.view(torch.int64)
+    sums = whole.sum(dim=1), whole.sum(dim=0)
+    return sum(int((one * torch.arange(1, 2 * len(one), 2)).sum()) for one in sums)
 
 
 def _known_types() -> tuple[torch.dtype, ...]:

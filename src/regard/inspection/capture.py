@@ -60,7 +60,7 @@ class Call:
         if isinstance(bias, Tensor) and bias.dim() == 4 and bias.shape[0] > 1:
             bias = bias[at]
         return weights(
-            self.query[at],
+            self.query[at].to(keys.dtype),  # of a run in half precision, later keys are kept wider than the first ones
             keys[:, :, : self.keys],
             similarity=self.similarity,
             mask=None if self.mask is None else self.mask.select(at),
@@ -98,6 +98,8 @@ class Run:
             return Path(calls, [sequence] * len(calls), text)
         prompt = 1 if columns > 1 else 0
         rows = [sequence] * prompt + list(self.outcome[sequence].rows)
+        if len(rows) > len(calls):
+            raise InputError("the text began before it was watched", "begin it inside the `with` block")
         return Path(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
 
 

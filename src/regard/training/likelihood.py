@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.data.batching import IGNORED
 
@@ -47,6 +48,7 @@ class _Tiled(torch.autograd.Function):
         return total.to(logits.dtype if logits.dtype == torch.float64 else torch.float32)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
         """The kept gradient, times what comes from above."""
         (gradient,) = ctx.saved_tensors

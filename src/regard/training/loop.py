@@ -160,17 +160,20 @@ class Run:
 
     def _publish(self, progress: Progress) -> None:
         """Drop the states that are no longer wanted; where the model is their mean, write it."""
-
-        def regular(step: int) -> bool:  # one that a signal caused must not change what is kept and averaged
-            return step % self.plan.save_every == 0 or (step == progress.step and self.finished(progress))
-
-        resume.drop_old_states(self.folder, progress.step, self.plan.keep, regular)
-        if self.plan.average is None:
-            return
-        past = [path for step, path in resume.available(self.folder) if step <= progress.step and regular(step)]
-        if past:
-            newest = past[: self.plan.average]
+        resume.drop_old_states(self.folder, progress.step, self.plan.keep, lambda step: self._regular(step, progress))
+        newest = self._averaged(progress)
+        if newest:
             save_tensors(self.folder / WEIGHTS, mean(self._weights(newest[::-1])))
+
+    def _averaged(self, progress: Progress) -> list[Path]:
+        """The states whose mean the model is, newest first."""
+        past = [path for step, path in resume.available(self.folder) if self._regular(step, progress)]
+        return past[: self.plan.average] if self.plan.average is not None else []
+
+    def _regular(self, step: int, progress: Progress) -> bool:
+        """Whether a state is one of the plan's: one that a signal caused must not change what is kept and averaged."""
+        last = step == progress.step and self.finished(progress)
+        return step <= progress.step and (step % self.plan.save_every == 0 or last)
 
     def _weights(self, states: list[Path]) -> Iterator[dict[str, Tensor]]:
         for path in states:
@@ -212,7 +215,8 @@ class Run:
             loss = self.validate()
             module.load_state_dict(last)
             self.listener.say(
-                f"the mean of the last {self.plan.average} states has validation loss {loss:.4f}; "
+                f"the model is the mean of the last {len(self._averaged(progress))} of {self.plan.average} states, "
+                f"with validation loss {loss:.4f}; "
                 f"the best single one had {progress.best:.4f}"
             )
 
