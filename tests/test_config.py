@@ -44,6 +44,7 @@ def test_a_config_does_not_change():
     ("given", "problem", "remedy"),
     [
         ({"wheel": 4}, "key 'wheels' is missing", "add it"),
+        ({"wheels": 4, "engine": 3}, "3 is one value where a table is wanted", "give its keys: table.key=value"),
         ({"wheels": 4, "whels": 4}, "key 'whels' is unknown", "did you mean 'wheels'? known: engine, seats, wheels"),
         ({"wheels": 4, "roof": 1}, "key 'roof' is unknown", "known: engine, seats, wheels"),
         (

@@ -32,6 +32,8 @@ def _sentence(cls: type[BaseModel], error: ValidationError) -> ConfigError:
     key = ".".join(str(part) for part in first["loc"]) or cls.__name__
     if first["type"] == "extra_forbidden":
         return ConfigError(f"key {key!r} is unknown", choose(key, cls.model_fields))
+    if first["type"] in ("model_type", "model_attributes_type"):
+        return ConfigError(f"{first['input']!r} is one value where a table is wanted", "give its keys: table.key=value")
     if first["type"] == "missing":
         return ConfigError(f"key {key!r} is missing", "add it")
     description = cls.model_fields[key].description if key in cls.model_fields else None

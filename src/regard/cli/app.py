@@ -53,7 +53,7 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as end:  # Typer turns Ctrl-C into an exit
         if isinstance(end, SystemExit) and end.code not in STOPPED:
             raise
-        complain("stopped", "a training run goes on from its last state with --resume")
+        complain("stopped", "a training that has saved a state goes on from it with --resume")
         sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")

@@ -36,7 +36,8 @@ def load_model(folder: Path) -> Transformer:
     values = read_json(folder / CONFIG, remedy)
     kind = values.pop("model_type", None)
     if kind != MODEL_TYPE:
-        raise FileError(f"{folder / CONFIG} describes a {kind!r} model", f"this version loads {MODEL_TYPE!r}")
+        what = "does not say its model_type" if kind is None else f"describes a {kind!r} model"
+        raise FileError(f"{folder / CONFIG} {what}", f"this version loads {MODEL_TYPE!r}")
     try:
         config = TransformerConfig.model_validate(values)
     except ConfigError as error:
