@@ -155,7 +155,7 @@ DAMAGE = {
         "width 12 does not split into 5 heads; use 1, 2",
     ),
     "another model": (lambda folder: change_config(folder, model_type="bert"), "describes a 'bert' model"),
-    "no model type": (lambda folder: change_config(folder, model_type=None), "describes a None model"),
+    "no model type": (lambda folder: change_config(folder, model_type=None), "does not say its model_type"),
 }
 
 
