@@ -192,4 +192,7 @@ def test_ctrl_c_before_the_first_step_is_one_sentence(call, monkeypatch):
     monkeypatch.setattr(TokenPrediction, "loss", interrupted)
     answer = call("train", RECIPE, *settings(), "--out", "new")
     assert answer.code == 130
-    assert answer.err.splitlines()[-1] == "regard: stopped; a training that has saved a state goes on from it with --resume"
+    assert (
+        answer.err.splitlines()[-1]
+        == "regard: stopped; a training that has saved a state goes on from it with --resume"
+    )

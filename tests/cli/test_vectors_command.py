@@ -108,12 +108,17 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("content", "arguments", "said"), BAD.values(), ids=BAD.keys())
-@pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
+CASES = [
+    pytest.param(*case, as_json, id=f"{name}, {'json' if as_json else 'plain'}")
+    for name, case in BAD.items()
+    for as_json in (False, True)
+    if not (as_json and case[1][1] == "export")  # which has nothing for a program to read
+]
+
+
+@pytest.mark.parametrize(("content", "arguments", "said", "as_json"), CASES)
 def test_what_cannot_be_done_is_one_sentence_and_writes_nothing(call, content, arguments, said, as_json):
     Path("bad.txt").write_bytes(content)
-    if as_json and arguments[1] == "export":
-        pytest.skip("export has nothing for a program to read")
     found = call(*arguments, *(["--json"] if as_json else []))
     assert found.code == 1
     assert found.out == ""

@@ -22,7 +22,7 @@ def evaluate(
 ) -> None:
     """Measure a model on data it has not seen.
 
-    Examples: `regard evaluate runs/demo`, `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
+    Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
     from regard import api
     from regard.data.sources import read_pairs

@@ -14,6 +14,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = "\nfinishing this step and saving; once more to stop at once\n"
+AT_ONCE = "\nregard: stopped at once; a training that has saved a state goes on from it with --resume\n"
 
 
 class Stopped(Exception):  # noqa: N818  (nothing is wrong)
@@ -66,7 +67,11 @@ def listening() -> Iterator[Interrupt]:
             interrupt.ask(number)
             os.write(2, PATIENCE.encode())  # a signal may come in the middle of a print
             return
-        signal.signal(number, signal.SIG_DFL)  # a third one needs nobody's help
+        if interrupt.number is not None:  # raising could end in a library that makes another error of it
+            cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar has hidden it
+            os.write(2, f"{cursor}{AT_ONCE}".encode())
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_DFL)  # another one needs nobody's help
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         sys.exit(128 + number)
