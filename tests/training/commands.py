@@ -89,11 +89,11 @@ def metrics(folder: Path) -> list[dict[str, float]]:
 
 def assert_equal_folders(one: Path, other: Path) -> None:
     """The same files, byte for byte but for the speeds in metrics.jsonl, and none of them half-written."""
-    assert partials(one) == []
+    assert partials(one) == [], partials(one)
     files = [
         sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file()) for folder in (one, other)
     ]
-    assert files[0] == files[1]
+    assert files[0] == files[1], set(files[0]) ^ set(files[1])
     for path in files[0]:
         if path.name != "metrics.jsonl":
             assert (one / path).read_bytes() == (other / path).read_bytes(), path
