@@ -139,7 +139,7 @@ def test_what_a_table_cannot_say_is_refused_with_its_name_and_key(values, said):
 
 @pytest.mark.parametrize("value", [5, ["copy"], True])
 def test_data_that_are_no_table_are_refused(value):
-    with pytest.raises(ConfigError, match=r"cannot be used"):
+    with pytest.raises(ConfigError, match=r"where a table is wanted"):
         Recipe.model_validate({"data": value})
 
 

@@ -179,7 +179,7 @@ def test_a_change_of_another_form_is_refused_with_an_example(change):
         ("training.steps.more=3", "goes inside 'steps', which is not a table"),
         ("model=bahdanau", "name = 'bahdanau' cannot be used"),
         ("task=translaton", "name = 'translaton' cannot be used"),
-        ("model=5", "5 cannot be used"),
+        ("model=5", "5 is one value where a table is wanted"),
         ("training.steps=many", "steps = 'many' cannot be used"),
         ("training.betas=[0.9, 1.5]", "1.5 cannot be used"),
         ("training.seed=-1", "seed = -1 cannot be used"),
