@@ -247,8 +247,9 @@ def test_resuming_from_python_with_tuples_is_no_change_of_recipe(tmp_path):
         "data": {"corpus": "dates", "options": {"languages": ("en", "fr"), "first_year": 2000, "last_year": 2019}},
     }
     recipe = regard.api.Recipe.model_validate(dates)
-    regard.train(recipe, tmp_path / "dates")
-    regard.train(recipe, tmp_path / "dates", resume=True)
+    trained = regard.train(recipe, tmp_path / "dates")
+    resumed = regard.train(recipe, tmp_path / "dates", resume=True)
+    assert resumed.recipe == trained.recipe
 
 
 @pytest.mark.parametrize("architecture", ["decoder", "encoder-decoder"])

@@ -114,6 +114,21 @@ def stable_hash(*key: object) -> int:
     return int.from_bytes(blake2b("/".join(map(str, key)).encode(), digest_size=8).digest(), "big")
 
 
+def after_prefix(source: str, prefixes: tuple[str, ...], what: str, remedy: str) -> str:
+    """What stands after `PREFIX: `; raise InputError unless the prefix is known and something does."""
+    prefix, colon, text = source.partition(":")
+    known = " ".join(prefixes)
+    if not colon:
+        raise InputError(f"{source!r} has no prefix that says what to write", f"begin with one of {known}")
+    if f"{prefix}:" not in prefixes:
+        raise InputError(f"prefix '{prefix}:' is unknown", f"use one of {known}")
+    if not text.strip():
+        raise InputError(f"there is no {what} after '{prefix}:'", remedy)
+    if not text.startswith(" "):
+        raise InputError(f"there is no space after '{prefix}:'", f"write '{prefix}: {text}'")
+    return text[1:]
+
+
 def require_index(split: Split, index: int, size: int | None) -> None:
     """Raise InputError unless the split has an example at this index."""
     if index < 0 or (size is not None and index >= size):

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from babel.dates import format_date
 
-from regard.data.corpus import Corpus, Pair, Split, draw, generator, register, require_index, stable_hash
+from regard.data.corpus import Corpus, Pair, Split, after_prefix, draw, generator, register, require_index, stable_hash
 from regard.errors import ConfigError, InputError, choose
 
 LANGUAGES = ("en", "fr", "de", "es", "it", "pt")
@@ -137,17 +137,8 @@ class Dates(Corpus):
 
     def check(self, source: str) -> None:
         """Refuse what no example looks like: another prefix, an ambiguous date, a year out of range."""
-        prefix, colon, text = source.partition(":")
-        known = " ".join(self.prefixes)
-        if not colon:
-            raise InputError(f"{source!r} has no prefix that says what to write", f"begin with one of {known}")
-        if f"{prefix}:" not in self.prefixes:
-            raise InputError(f"prefix '{prefix}:' is unknown", f"use one of {known}")
         remedy = f"write it as {self._how_to_write()}"
-        if not text.strip():
-            raise InputError(f"there is no date after '{prefix}:'", remedy)
-        if not text.startswith(" "):
-            raise InputError(f"there is no space after '{prefix}:'", f"write '{prefix}: {text}'")
+        text = after_prefix(source, self.prefixes, "date", remedy)
         numeric = _THREE_NUMBERS.search(text)
         if not numeric and not any(letter.isalpha() for letter in text):
             raise InputError(f"{text.strip()!r} names no month", remedy)

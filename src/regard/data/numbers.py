@@ -18,7 +18,7 @@ from functools import lru_cache
 from random import Random
 from typing import ClassVar
 
-from regard.data.corpus import Corpus, Pair, Split, draw, generator, register, require_index, stable_hash
+from regard.data.corpus import Corpus, Pair, Split, after_prefix, draw, generator, register, require_index, stable_hash
 from regard.errors import ConfigError, InputError, choose
 
 LANGUAGES = ("en", "fr", "de", "es", "it", "pt")
@@ -215,20 +215,11 @@ class Numbers(Corpus):
 
     def check(self, source: str) -> None:
         """Refuse what no example looks like: another prefix, no number, one out of range."""
-        prefix, colon, text = source.partition(":")
-        known = " ".join(self.prefixes)
-        if not colon:
-            raise InputError(f"{source!r} has no prefix that says what to write", f"begin with one of {known}")
-        if f"{prefix}:" not in self.prefixes:
-            raise InputError(f"prefix '{prefix}:' is unknown", f"use one of {known}")
         remedy = f"write it as {self._how_to_write()}"
-        if not text.strip():
-            raise InputError(f"there is no number after '{prefix}:'", remedy)
-        if not text.startswith(" "):
-            raise InputError(f"there is no space after '{prefix}:'", f"write '{prefix}: {text}'")
-        number = self._read(text[1:])
+        text = after_prefix(source, self.prefixes, "number", remedy)
+        number = self._read(text)
         if number is None:
-            raise InputError(f"{text[1:]!r} is not a number in a way that is taught", remedy)
+            raise InputError(f"{text!r} is not a number in a way that is taught", remedy)
         if not self.smallest <= number <= self.largest:
             raise InputError(
                 f"{number} is outside {self.smallest} to {self.largest}, the numbers taught",
