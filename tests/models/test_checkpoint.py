@@ -1,7 +1,9 @@
 """A model in a folder: what is loaded equals what was saved, and anything else is refused by name."""
 
 import json
+import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.data.batching import Inputs, Padded
 from regard.errors import FileError
+from regard.files import PARTIAL
 from regard.models.checkpoint import load_model, load_tensors, save_model, save_tensors
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -220,3 +223,17 @@ def test_tensors_come_back_equal_whatever_their_layout(tmp_path, dtype):
     for name, tensor in tensors.items():
         assert loaded[name].dtype == dtype
         assert torch.equal(loaded[name], tensor)
+
+
+def test_whatever_stands_in_the_folder_during_a_save_has_the_name_of_something_half_written(tmp_path):
+    """Else a kill at that moment would leave it there for good: the library writes to a file of its own choice."""
+    tensors = {"weight": torch.zeros(2**24)}
+    with ThreadPoolExecutor(1) as other:
+        saving = other.submit(save_tensors, tmp_path / "model.safetensors", tensors)
+        seen = set()
+        while not saving.done():
+            seen |= set(os.listdir(tmp_path))
+        saving.result()
+    assert any(name.startswith(PARTIAL) for name in seen)
+    assert {name for name in seen if not name.startswith(PARTIAL)} <= {"model.safetensors"}
+    assert os.listdir(tmp_path) == ["model.safetensors"]

@@ -116,7 +116,6 @@ def assert_whole(folder: Path) -> None:
         assert load_file(path)
 
 
-@pytest.mark.slow
 def test_a_run_killed_at_twenty_moments_equals_an_undisturbed_one(tmp_path):
     """Early, between saves and inside them; every step saves, validates or averages, so that kills meet all of it."""
     changes = FREQUENT | {"training.steps": 120}

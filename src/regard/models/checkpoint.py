@@ -1,7 +1,8 @@
 """A model in a folder: `config.json` says what it is, `model.safetensors` holds its weights. No pickles, ever."""
 
-import os.path
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from safetensors import SafetensorError
@@ -69,12 +70,18 @@ def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """A whole safetensors file, or none of it."""
-    with writing(path) as partial:
+    """A whole safetensors file, or none of it.
+
+    The library writes to a file `.tmpXXXXXX` beside the one it is given, and a kill leaves it there: it gets a folder
+    of its own, with a name that is known to be half-written.
+    """
+    with writing(path) as partial, TemporaryDirectory(prefix=f"{partial.name}-", dir=partial.parent) as room:
+        written = Path(room) / WEIGHTS
         try:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial)
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, written)
         except SafetensorError as error:  # a full disk, above all
             raise OSError(str(error)) from error
+        os.replace(written, partial)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
