@@ -38,7 +38,8 @@ def train(
     files: Annotated[list[Path], typer.Argument(help="Text files, plain or gzip; of any size.")],
     size: Annotated[int, typer.Option(help="Entries of the vocabulary.")],
     kind: Annotated[
-        str, typer.Option(help="bpe (bytes, as GPT-2), bpe-words (words with an end mark) or wordpiece (as BERT).")
+        str,
+        typer.Option(help="bpe (bytes, as GPT-2), bpe-words (with an end mark), wordpiece (as BERT) or characters."),
     ] = "bpe",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("tokenizer.json"),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -61,7 +62,8 @@ def train(
         record = {"tokenizer": str(out), "kind": kind, "size": trained.size, "tie_rule": trained.rule}
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    less = "" if trained.size == size else f" of {size} asked for, since no other pair occurs twice"
+    why = "there is no other character" if kind == "characters" else "no other pair occurs twice"
+    less = "" if trained.size == size else f" of {size} asked for, since {why}"
     typer.echo(f"{out} has {trained.size} entries{less}; try: regard tokenizer encode {out} TEXT --pieces")
 
 
@@ -177,8 +179,10 @@ def _built(loaded: "Tokenizer", text: str) -> "list[Building]":
     from regard.text.explain import build_words
     from regard.text.words import marked_words
 
-    if loaded.kind == "wordpiece":
+    if loaded.kind.startswith("wordpiece"):
         raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
+    if loaded.kind == "characters":
+        raise InputError("characters have no merges: each is a piece", "use encode --pieces")
     return build_words((marked_words if loaded.kind == "bpe-words" else byte_words)(text), loaded.merges)
 
 

@@ -110,8 +110,8 @@ def _shortest(path: Path) -> Path:
 class TokenizerTable(Config):
     """How text becomes ids."""
 
-    kind: Literal["bpe", "bpe-words", "wordpiece", "wordpiece-cased"] = Field(
-        "bpe", description="byte-level BPE, BPE of words with an end mark, or WordPiece, whose texts do not come back"
+    kind: Literal["bpe", "bpe-words", "wordpiece", "wordpiece-cased", "characters"] = Field(
+        "bpe", description="byte-level BPE, BPE of words with an end mark, WordPiece, whose texts do not come back, …"
     )
     size: int = Field(512, ge=1, description="entries of the vocabulary")
     sample: int = Field(20_000, ge=1, description="training examples it is learnt from")
@@ -211,9 +211,10 @@ class Recipe(Config):
         """The recipe as a file, every default written out."""
         lines = []
         for table, values in self.model_dump(mode="json").items():
-            nested = values.pop("options", None)
+            nested = {key: values.pop(key) for key in list(values) if isinstance(values[key], dict)}
             lines += [f"[{table}]", *_entries(values), ""]
-            lines += [f"[{table}.options]", *_entries(nested), ""] if nested else []
+            for key, inner in nested.items():
+                lines += [f"[{table}.{key}]", *_entries(inner), ""] if inner else []
         return "\n".join(lines)
 
 

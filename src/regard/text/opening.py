@@ -1,6 +1,6 @@
 """The tokenizer in a file or a folder, whoever made it: what the command line's TOKENIZER may be.
 
-tokenizer.json               byte-level BPE, words with an end mark, or WordPiece
+tokenizer.json               byte-level BPE, words with an end mark, WordPiece, or characters
 a model folder               its tokenizer.json
 vocab.json and merges.txt    GPT-2's files, in a folder or named by the first
 vocab.txt                    BERT's, in a folder or named; cased if a tokenizer_config.json beside it says so
@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers.models import WordPiece
 
 from regard.errors import FileError
+from regard.text.characters import CharacterTokenizer
 from regard.text.counting import read_texts
 from regard.text.tokenizer import Tokenizer, parse_engine
 from regard.text.wordpiece import CasedWordPieceTokenizer, WordPieceTokenizer
@@ -23,6 +24,7 @@ KINDS: dict[str, type[Tokenizer]] = {
     "bpe-words": WordBpeTokenizer,
     "wordpiece": WordPieceTokenizer,
     "wordpiece-cased": CasedWordPieceTokenizer,
+    "characters": CharacterTokenizer,
 }
 """What can be trained, by the name it has on the command line."""
 
@@ -62,7 +64,7 @@ def _read(path: Path) -> Tokenizer:
             raise FileError(f"{path}: {problem}", _REMEDY)
         return (WordPieceTokenizer if engine.normalizer.lowercase else CasedWordPieceTokenizer)(engine)
     problems = []
-    for kind in (Tokenizer, WordBpeTokenizer):
+    for kind in (Tokenizer, WordBpeTokenizer, CharacterTokenizer):
         problem = kind.problem_of(engine)
         if problem is None:
             return kind(engine, rule)

@@ -52,6 +52,7 @@ class Tokenizer:
     bos: ClassVar[str] = SPECIALS[1]
     eos: ClassVar[str] = SPECIALS[2]
     unk: ClassVar[str] = SPECIALS[3]
+    mask: ClassVar[str] = "<mask>"
 
     def __init__(self, engine: Engine, rule: str | None = None) -> None:
         """Take an engine that is known to be good; people call `train`, `load` or `from_json`."""
@@ -119,6 +120,18 @@ class Tokenizer:
         if problem:
             raise FileError(f"{vocabulary}: {problem}", remedy)
         return cls(engine)
+
+    def with_specials(self, names: Iterable[str]) -> "Tokenizer":
+        """The same with more special tokens, whose ids follow its last; those it has keep theirs."""
+        new = [name for name in names if name not in self._special_id]
+        for name in new:
+            if name in self._engine.get_vocab():
+                raise InputError(
+                    f"{name} is an ordinary token here and cannot be a special one", "learn from texts without it"
+                )
+        engine = Engine.from_str(self._engine.to_str())
+        engine.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in new])
+        return type(self)(engine, self.rule)
 
     def to_json(self) -> str:
         """The whole tokenizer as tokenizer.json text, readable by Hugging Face's libraries."""
@@ -211,6 +224,16 @@ class Tokenizer:
     def unk_id(self) -> int:
         """The id of the unknown, which bytes never need."""
         return self._special(self.unk)
+
+    @property
+    def mask_id(self) -> int:
+        """The id that hides a token; few tokenizers have one."""
+        return self._special(self.mask)
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """All special tokens by name."""
+        return dict(self._special_id)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.to_json() == other.to_json()

@@ -93,7 +93,7 @@ class WordPieceTokenizer(Tokenizer):
     """Text to the ids of WordPiece and back to words; `[CLS]` begins a sequence and `[SEP]` ends it."""
 
     kind = "wordpiece"
-    pad, bos, eos, unk = PAD, BEGIN, END, UNKNOWN
+    pad, bos, eos, unk, mask = PAD, BEGIN, END, UNKNOWN, MASK
 
     @classmethod
     def train(
@@ -160,11 +160,6 @@ class WordPieceTokenizer(Tokenizer):
         if engine.model.continuing_subword_prefix != PREFIX:
             return f"its pieces go on with {engine.model.continuing_subword_prefix!r}, not with {PREFIX!r}"
         return None
-
-    @property
-    def mask_id(self) -> int:
-        """The id that hides a token."""
-        return self._special(MASK)
 
 
 class CasedWordPieceTokenizer(WordPieceTokenizer):
