@@ -4,6 +4,7 @@ r"""A user's own files as pairs or as documents.
     tsv        source, tab, target on each line
     jsonl      {"source": …, "target": …} on each line, or {"text": …} for documents; other keys may stand beside them
     text       documents for a language model: blank lines separate them, one may have many lines
+    whole      one document: all the file holds, line ends too
 
 Text is taken exactly as written (see `reading.py`; any file may be packed with gzip). Nothing is skipped, dropped as a
 duplicate or guessed: a line that is not what the format says is an error that names it.
@@ -19,8 +20,9 @@ from typing import Any, ClassVar
 from regard.data.corpus import Corpus, Pair, Split, require_index
 from regard.data.reading import read_lines
 from regard.errors import ConfigError, FileError, choose
+from regard.text.counting import read_texts
 
-FORMATS = ("auto", "parallel", "tsv", "jsonl", "text")
+FORMATS = ("auto", "parallel", "tsv", "jsonl", "text", "whole")
 JSON_NAMES = (".jsonl", ".ndjson", ".json")
 
 
@@ -51,8 +53,8 @@ class PairList(Corpus):
 def read_pairs(paths: Path | tuple[Path, Path], format: str = "auto") -> list[Pair]:
     """The pairs of one file or of two parallel ones; `auto` is parallel, or JSONL by its name, or TSV."""
     _require_known(format)
-    if format == "text":
-        raise ConfigError("format 'text' has documents and no pairs", "use parallel, tsv or jsonl")
+    if format in ("text", "whole"):
+        raise ConfigError(f"format {format!r} has documents and no pairs", "use parallel, tsv or jsonl")
     if isinstance(paths, Path):
         if format == "parallel":
             raise ConfigError(
@@ -72,7 +74,9 @@ def read_documents(path: Path, format: str = "auto") -> list[str]:
     """The documents of a text file, or of JSONL with a "text" on each line; `auto` goes by the name."""
     _require_known(format)
     if format in ("parallel", "tsv"):
-        raise ConfigError(f"format {format!r} has pairs and no documents", "use text or jsonl")
+        raise ConfigError(f"format {format!r} has pairs and no documents", "use text, whole or jsonl")
+    if format == "whole":
+        return ["".join(read_texts([path]))]
     if format == "jsonl" or _is_json(path, format):
         return [_field(path, number, record, "text") for number, record in _records(path, ("text",))]
     blocks = groupby(read_lines(path), key=lambda line: bool(line.strip()))

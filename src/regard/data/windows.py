@@ -1,0 +1,211 @@
+"""Texts in a row, cut into windows: what models of language are trained on.
+
+    texts      the rose | by the bank
+    stream     <bos> the rose <eos> <bos> by the bank <eos>
+    windows    of 4: `<bos> the rose <eos>`, `<bos> by the bank`, …
+
+Texts are tokenised once and laid end to end. Every epoch begins at another random place of the first window and takes
+the windows in another order; batches are always full, and may reach from one epoch into the next. What a window becomes
+(the next tokens to predict, masks to fill) is a `Reading`'s business. As in `stream.py`, a batch is a pure function of
+the seed and its number: training can go on from any of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.data.stream import Position
+from regard.errors import ConfigError
+from regard.text.tokenizer import Tokenizer
+
+TOGETHER = 4096
+"""Texts tokenised at a time: their ids as Python's numbers take many times the room of the stream's."""
+
+Row = Int[np.ndarray, "tokens"]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStream:
+    """Texts as one row of ids; `documents` numbers them from 0, or is None where there is one alone."""
+
+    ids: Row
+    documents: Row | None
+
+    @classmethod
+    def of(cls, texts: Sequence[str], tokenizer: Tokenizer, *, begin: bool) -> "TokenStream":
+        """These texts, each with the end mark after it and, where `begin`, the other one before it."""
+        before = [tokenizer.bos_id] if begin else []
+        parts, lengths = [], []
+        for first in range(0, len(texts), TOGETHER):
+            found = [
+                [*before, *ids, tokenizer.eos_id] for ids in tokenizer.encode_batch(texts[first : first + TOGETHER])
+            ]
+            lengths += [len(ids) for ids in found]
+            parts.append(np.concatenate([np.array(ids, dtype=np.int32) for ids in found]))
+        whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
+        numbers = None if len(texts) < 2 else np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
+        return cls(whole, numbers)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Some tokens in a row, and the key that everything random about them is drawn from."""
+
+    ids: Row
+    documents: Row | None
+    key: tuple[int, ...]
+
+    def draws(self) -> np.random.Generator:
+        """Random numbers that are a function of the key."""
+        return np.random.default_rng(self.key)
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """How stretches of a stream become a batch.
+
+    Laws: the batch of two stretches holds what the batches of each hold, and padding adds no target; the same stretches
+    with the same keys give the same batch.
+    """
+
+    @property
+    def stride(self) -> int:
+        """How far apart windows begin."""
+        ...
+
+    @property
+    def ahead(self) -> int:
+        """How many tokens of the next window a window needs to see."""
+        ...
+
+    @property
+    def places(self) -> int:
+        """How many places a window fills in a batch."""
+        ...
+
+    def batch(self, stretches: Sequence[Stretch]) -> Batch:
+        """Windows side by side."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Endless batches of `rows` windows each."""
+
+    stream: TokenStream
+    reading: Reading
+    rows: int
+    seed: int = 0
+
+    @classmethod
+    def filling(cls, stream: TokenStream, reading: Reading, tokens: int, seed: int) -> "Windows":
+        """Batches of as many windows as fill `tokens` places."""
+        if tokens < reading.places:
+            raise ConfigError(
+                f"a window fills {reading.places} tokens and a batch holds {tokens}",
+                "raise training.batch_tokens or lower data.window",
+            )
+        if len(stream) < reading.stride + reading.ahead:
+            raise ConfigError(
+                f"the training text has {len(stream)} tokens and a window takes {reading.stride + reading.ahead}",
+                "give more text or lower data.window",
+            )
+        return cls(stream, reading, tokens // reading.places, seed)
+
+    def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+        """Batches from here on, each with the position after it."""
+        number = position.batch
+        while True:
+            windows = range(number * self.rows, (number + 1) * self.rows)
+            yield self.reading.batch([self._window(index) for index in windows]), Position(0, number + 1)
+            number += 1
+
+    @property
+    def epoch(self) -> int:
+        """How many windows an epoch has; the few tokens before its random beginning and after its end are left out."""
+        return (len(self.stream) - self.reading.ahead - self._slack + 1) // self.reading.stride
+
+    @property
+    def _slack(self) -> int:
+        """How many places an epoch may begin at."""
+        return min(self.reading.stride, len(self.stream) - self.reading.ahead - self.reading.stride + 1)
+
+    def _window(self, index: int) -> Stretch:
+        epoch, place = divmod(index, self.epoch)
+        offset, order = _epoch(self.seed, epoch, self._slack, self.epoch)
+        first = offset + int(order[place]) * self.reading.stride
+        return stretch(self.stream, first, self.reading, (self.seed, 0, epoch, int(order[place])))
+
+
+@lru_cache(maxsize=8)
+def _epoch(seed: int, epoch: int, slack: int, windows: int) -> tuple[int, Row]:
+    """Where an epoch begins, and the order of its windows."""
+    draws = np.random.default_rng((seed, 1, epoch))
+    return int(draws.random() * slack), np.argsort(draws.random(windows), kind="stable")
+
+
+def stretch(stream: TokenStream, first: int, reading: Reading, key: tuple[int, ...]) -> Stretch:
+    """A window's tokens, fewer where the stream ends."""
+    here = slice(first, first + reading.stride + reading.ahead)
+    return Stretch(stream.ids[here], None if stream.documents is None else stream.documents[here], key)
+
+
+def in_order(stream: TokenStream, reading: Reading, tokens: int) -> list[Batch]:
+    """The whole stream in windows from its beginning, each token in one of them; to measure on."""
+    starts = range(0, max(len(stream) - reading.ahead, 1), reading.stride)
+    windows = [stretch(stream, first, reading, (2, index)) for index, first in enumerate(starts)]
+    rows = max(1, tokens // reading.places)
+    return [reading.batch(windows[first : first + rows]) for first in range(0, len(windows), rows)]
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """Causal language modelling: every token predicts the one after it, never one of another text."""
+
+    window: int
+
+    @property
+    def stride(self) -> int:
+        """Windows lie side by side."""
+        return self.window
+
+    @property
+    def ahead(self) -> int:
+        """The last token's target is the next window's first."""
+        return 1
+
+    @property
+    def places(self) -> int:
+        """Every token of a window is read."""
+        return self.window
+
+    def batch(self, stretches: Sequence[Stretch]) -> Batch:
+        """Tokens, and the same one place further; rows of several texts have their numbers beside them.
+
+        A shorter row, such as the last of a text, is filled up at its end: no token sees what comes after it.
+        """
+        longest = max(len(one.ids) for one in stretches) - 1
+        ids = np.zeros((len(stretches), longest), dtype=np.int64)
+        targets = np.full_like(ids, IGNORED)
+        numbers = None if stretches[0].documents is None else np.zeros_like(ids)
+        for row, one in enumerate(stretches):
+            length = len(one.ids) - 1
+            ids[row, :length], targets[row, :length] = one.ids[:-1], one.ids[1:]
+            if numbers is not None and one.documents is not None:
+                targets[row, :length][one.documents[1:] != one.documents[:-1]] = IGNORED
+                numbers[row, :length] = one.documents[:-1] - one.documents[0] + 1
+        lengths = [len(one.ids) - 1 for one in stretches]
+        documents = None if numbers is None else torch.from_numpy(numbers)
+        tokens = Padded(
+            torch.from_numpy(ids), torch.tensor(lengths), ragged=min(lengths) < longest, documents=documents
+        )
+        return Batch(Inputs(tokens), torch.from_numpy(targets))
