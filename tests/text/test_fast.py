@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers.pre_tokenizers import ByteLevel
 
 from regard.text import fast
-from regard.text.bytelevel import byte_words, pieces_before_blanks
+from regard.text.bytelevel import byte_words, pieces
 from regard.text.fast import encode_all, fast_encoder
 from regard.text.tokenizer import Tokenizer
 
@@ -150,10 +150,12 @@ def test_what_tiktoken_would_encode_differently_is_left_to_tokenizers(odd: dict)
 
 
 @given(mixed)
-def test_cutting_before_blanks_first_changes_no_word(text: str) -> None:
+def test_cutting_in_pieces_first_changes_no_word(text: str) -> None:
     expected = [word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
     assert byte_words(text) == expected
-    assert [word for piece in pieces_before_blanks(text) for word in byte_words(piece)] == expected
+    assert [word for piece in pieces(text) for word in byte_words(piece)] == expected
+    bare = text.encode("ascii", "ignore").decode()
+    assert [word for piece in pieces(bare) for word in byte_words(piece)] == byte_words(bare)
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@ keeps words apart.
 
     byte_words("the rose")  →  ["the", "Ġrose"]
 
-A word is what the pattern finds, written in symbols: `Ġ` is the blank. A text is cut in two steps when words are
-counted: first before blanks, where the pattern cuts anyway, then each different piece once by the pattern.
+A word is what the pattern finds, written in symbols: `Ġ` is the blank. When words are counted, a text that is not
+ASCII is cut in two steps: first before blanks, where the pattern cuts anyway, then each different piece once by it.
 """
 
 import re
@@ -55,9 +55,12 @@ def byte_words(text: str) -> list[str]:
     return [word for word, _ in _ANY_WORD.pre_tokenize_str(text)]
 
 
-def pieces_before_blanks(text: str) -> list[str]:
-    """A text cut before blanks: `byte_words` of the pieces are `byte_words` of the text."""
-    found: list[str] = _PIECE.findall(text)
+def pieces(text: str) -> list[str]:
+    """A text cut where the pattern cuts it: into its words where it is ASCII, else before blanks.
+
+    `byte_words` of the pieces, each by itself, are `byte_words` of the text.
+    """
+    found: list[str] = (_ASCII_WORD if text.isascii() else _PIECE).findall(text)
     return found
 
 

@@ -1,30 +1,23 @@
 """Learning merges with the `tokenizers` engine, which is fast and, for BPE, exactly reproducible.
 
-The engine keeps every different word it meets, so it reads by itself only what is small. Of more text the words are
-counted first, in bounded memory (counting.py). It takes text, not counts: a word that was counted n times is shown to
-it n times, words apart by a space, which no word holds. Both ways give the same merges where no word was pruned. Ties
-go to the lowest ids: the rule `engine`.
+The words are counted first, in bounded memory (counting.py), which is several times faster than letting the engine cut
+and count the text. It takes text, not counts: a word that was counted n times is shown to it n times, words apart by a
+space, which no word holds; a word of one symbol has no pair and is not shown. The merges are those that the engine
+learns from the text itself where no word was pruned. Ties go to the lowest ids: the rule `engine`.
 """
 
-import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 
 from tokenizers import Tokenizer as Engine
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel, CharDelimiterSplit, PreTokenizer
+from tokenizers.pre_tokenizers import CharDelimiterSplit
 from tokenizers.trainers import BpeTrainer
 
 from regard.errors import ConfigError
-from regard.text.bytelevel import BLANKS, SYMBOLS, expand, pieces_before_blanks
-from regard.text.counting import LONGEST_WORD, count_words, valid_text
+from regard.text.bytelevel import SYMBOLS, expand, pieces
+from regard.text.counting import count_words
 
 RULE = "engine"
-SMALL = 64_000_000
-"""Characters that the engine reads by itself."""
-_LONG_WORD = re.compile("|".join(f"(?<!{one}){one}{{{LONGEST_WORD + 1}}}" for one in (f"[{BLANKS}]", f"[^{BLANKS}]")))
-"""Of blanks or of anything else: what merges take the engine grows with the square of a word's length."""
 _TOGETHER = 4000
 """Words shown to the engine at once."""
 
@@ -38,35 +31,17 @@ def learn_merges(
     """
     words = {word: count for word, count in counts.items() if not any(special in word for special in specials)}
     letters = sorted({*alphabet, *"".join(words)})
-    return _learn(_shown(words), CharDelimiterSplit(" "), _trainer(size, specials, letters))
+    engine = Engine(BPE())
+    engine.pre_tokenizer = CharDelimiterSplit(" ")
+    engine.train_from_iterator(_shown(words), _trainer(size, specials, letters))
+    return engine
 
 
 def learn_byte_merges(texts: Iterable[str], size: int, *, specials: tuple[str, ...]) -> Engine:
     """The same from texts, cut as GPT-2 cuts them; its words never hold both `<` and a letter."""
-    trainer = _trainer(size, specials, sorted(SYMBOLS))
-    held: deque[str] = deque()
-    rest = iter(texts)
-    length = 0
-    for text in rest:
-        held.append(valid_text(text))
-        length += len(text)
-        if length > SMALL or (len(text) > LONGEST_WORD and _LONG_WORD.search(text)):
-            found = count_words(chain(_given_up(held), rest), pieces_before_blanks)
-            return learn_merges(expand(found.counts), size, specials=specials, alphabet=SYMBOLS)
-    return _learn(held, ByteLevel(add_prefix_space=False), trainer)
-
-
-def _learn(texts: Iterable[str], splitter: PreTokenizer, trainer: BpeTrainer) -> Engine:
-    engine = Engine(BPE())
-    engine.pre_tokenizer = splitter
-    engine.train_from_iterator(texts, trainer)
-    return engine
-
-
-def _given_up(texts: deque[str]) -> Iterator[str]:
-    """Texts, none kept once it was given."""
-    while texts:
-        yield texts.popleft()
+    _trainer(size, specials, list(SYMBOLS))  # a size that is too small is refused before the texts are read
+    found = count_words(texts, pieces)
+    return learn_merges(expand(found.counts), size, specials=specials, alphabet=SYMBOLS)
 
 
 def _trainer(size: int, specials: tuple[str, ...], letters: list[str]) -> BpeTrainer:
@@ -86,9 +61,11 @@ def _trainer(size: int, specials: tuple[str, ...], letters: list[str]) -> BpeTra
 
 
 def _shown(counts: Mapping[str, int]) -> Iterator[str]:
-    """Every word as often as it was counted, some thousands at a time."""
+    """Every word that has a pair as often as it was counted, some thousands at a time."""
     group: list[str] = []
     for word, count in counts.items():
+        if len(word) < 2:
+            continue
         while count >= _TOGETHER:
             yield " ".join([word] * _TOGETHER)
             count -= _TOGETHER
