@@ -44,6 +44,7 @@ bench: .venv/.developer
 	$(BIN)/regard bench train --out benchmarks/results/train-cpu.json
 	$(BIN)/regard bench decode --out benchmarks/results/decode-cpu.json
 	$(BIN)/regard bench tokenizer --out benchmarks/results/tokenizer-cpu.json
+	$(BIN)/python docs/words.py
 	$(BIN)/python docs/build.py
 
 docs: .venv/.developer

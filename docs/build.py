@@ -2,12 +2,17 @@
 
 docs/reference/       one page per folder, from the code's own docstrings; not committed
 docs/benchmarks.md    the tables of benchmarks/results/*.json; committed, and a test asks whether it is still theirs
+docs/words.md         likewise the page and the figure of docs/words.json, which docs/words.py measures
 """
 
 import ast
 import json
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import words
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
@@ -95,6 +100,7 @@ def main() -> None:
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
+    words.write()
     print(f"{PAGES.relative_to(ROOT)} has a page for every folder")
 
 
