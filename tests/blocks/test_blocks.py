@@ -28,7 +28,9 @@ FORMULAS = {
     "relu": lambda x: max(0.0, x),
     "gelu": gelu,
     "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + math.exp(-x)),
     "geglu": gelu,
+    "geglu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "swiglu": lambda x: x / (1 + math.exp(-x)),
 }
 
@@ -63,33 +65,34 @@ def test_a_feedforward_is_its_formula_at_every_position(kind):
 
 
 def test_only_gated_kinds_have_a_gate():
-    assert (
-        {kind for kind in ACTIVATIONS if FeedForward(kind, 3, 5, 0.0).gate is not None} == GATED == {"geglu", "swiglu"}
-    )
+    gated = {kind for kind in ACTIVATIONS if FeedForward(kind, 3, 5, 0.0).gate is not None}
+    assert gated == GATED == {"geglu", "geglu_tanh", "swiglu"}
 
 
 # Normalisation
 
 
-def test_layer_norm_is_its_closed_form():
-    module = norm("layer", 7).double()
+@pytest.mark.parametrize("epsilon", [None, 0.5])
+def test_layer_norm_is_its_closed_form(epsilon):
+    module = norm(BlockConfig(norm="layer", width=7, heads=1, epsilon=epsilon)).double()
     nn.init.normal_(module.weight)
     nn.init.normal_(module.bias)
     x = 3 + 5 * torch.randn(2, 3, 7, dtype=torch.float64)
     mean = x.sum(-1, keepdim=True) / 7
     variance = (x - mean).square().sum(-1, keepdim=True) / 7
-    expected = module.weight * (x - mean) / (variance + 1e-5).sqrt() + module.bias
+    expected = module.weight * (x - mean) / (variance + (epsilon or 1e-5)).sqrt() + module.bias
     torch.testing.assert_close(module(x), expected, **ROUNDING)
 
 
-def test_rms_norm_is_its_closed_form():
-    module = norm("rms", 7).double()
+@pytest.mark.parametrize("epsilon", [None, 0.5])
+def test_rms_norm_is_its_closed_form(epsilon):
+    module = norm(BlockConfig(norm="rms", width=7, heads=1, epsilon=epsilon)).double()
     nn.init.normal_(module.weight)
     x = 3 + 5 * torch.randn(2, 3, 7, dtype=torch.float64)
-    expected = module.weight * x / (x.square().sum(-1, keepdim=True) / 7 + 1e-6).sqrt()
+    expected = module.weight * x / (x.square().sum(-1, keepdim=True) / 7 + (epsilon or 1e-6)).sqrt()
     torch.testing.assert_close(module(x), expected, **ROUNDING)
     assert dict(module.named_parameters()).keys() == {"weight"}
-    assert norm("rms", 2)(torch.tensor([3.0, 4.0])).tolist() == pytest.approx(
+    assert norm(BlockConfig(norm="rms", width=2, heads=1))(torch.tensor([3.0, 4.0])).tolist() == pytest.approx(
         [3 / math.sqrt(12.5), 4 / math.sqrt(12.5)]
     )
 

@@ -55,18 +55,20 @@ class MultiHeadAttention(nn.Module):
         heads: int,
         *,
         key_value_heads: int | None = None,
+        head_width: int | None = None,
         similarity: str = "scaled_dot",
+        bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         key_value_heads = heads if key_value_heads is None else key_value_heads
-        check_heads(width, heads, key_value_heads)
-        self.heads, self.key_value_heads, self.head_width = heads, key_value_heads, width // heads
-        self.query = Linear(width, heads * self.head_width)
-        self.key = Linear(width, key_value_heads * self.head_width)
-        self.value = Linear(width, key_value_heads * self.head_width)
+        check_heads(width, heads, key_value_heads, head_width)
+        self.heads, self.key_value_heads, self.head_width = heads, key_value_heads, head_width or width // heads
+        self.query = Linear(width, heads * self.head_width, bias=bias)
+        self.key = Linear(width, key_value_heads * self.head_width, bias=bias)
+        self.value = Linear(width, key_value_heads * self.head_width, bias=bias)
         self.attend = Attend(similarity_module(similarity, self.head_width), dropout)
-        self.output = Linear(heads * self.head_width, width)
+        self.output = Linear(heads * self.head_width, width, bias=bias)
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
         """The memory's keys and values, split into heads."""
@@ -102,9 +104,9 @@ class MultiHeadAttention(nn.Module):
         return rotate(split) if rotate else split
 
 
-def check_heads(width: int, heads: int, key_value_heads: int) -> None:
-    """Heads must split the width, and key/value heads the heads."""
-    if heads < 1 or width % heads:
+def check_heads(width: int, heads: int, key_value_heads: int, head_width: int | None = None) -> None:
+    """Heads must split the width unless they have one of their own, and key/value heads the heads."""
+    if heads < 1 or (head_width is None and width % heads):
         fitting = ", ".join(str(count) for count in range(1, width + 1) if width % count == 0 and count <= 64)
         raise ConfigError(f"width {width} does not split into {heads} heads", f"use {fitting}")
     if key_value_heads < 1 or heads % key_value_heads:

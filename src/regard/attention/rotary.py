@@ -5,35 +5,64 @@ nothing of this: the rotation is handed to it as a hook on the split heads. Pair
 of LLaMA's published checkpoints.
 """
 
+import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
+from regard.config import Config
 from regard.errors import ConfigError
 
 Heads = Float[Tensor, "batch heads tokens head_width"]
 Rotate = Callable[[Tensor], Tensor]
 
 
+class RotaryConfig(Config):
+    """How fast the pairs turn. A model that was trained on short texts reads longer ones if they turn more slowly:
+    all of them (`linear`, Chen et al. 2023), or only those that turn less than once in a short text (`llama3`)."""
+
+    base: float = Field(10_000.0, gt=1, description="pair i turns by base^(−2i/width) at every position")
+    scaling: Literal["none", "linear", "llama3"] = Field("none", description="which pairs are slowed down")
+    factor: float = Field(1.0, ge=1, description="how many times")
+    low: float = Field(1.0, gt=0, description="llama3: pairs below this many turns in `original` are slowed down")
+    high: float = Field(4.0, gt=0, description="llama3: pairs above this many turns are left alone")
+    original: int = Field(8192, ge=1, description="llama3: the length of the texts it was trained on")
+
+    def frequencies(self, head_width: int, device: torch.device) -> Float[Tensor, "pairs"]:
+        """Radians per position, in float64: in float32, position 10,000 is already off by 1e-3 radians."""
+        exponents = torch.arange(0, head_width, 2, dtype=torch.float64, device=device)
+        plain = self.base ** (-exponents / head_width)
+        if self.scaling == "none":
+            return plain
+        if self.scaling == "linear":
+            return plain / self.factor
+        turns = self.original * plain / (2 * math.pi)
+        kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return plain * (kept + (1 - kept) / self.factor)
+
+
+PLAIN = RotaryConfig()
+
+
 class Rotary(nn.Module):
     """Makes, for given positions, the function that turns heads by them."""
 
-    def __init__(self, head_width: int, *, base: float = 10_000.0) -> None:
+    def __init__(self, head_width: int, config: RotaryConfig = PLAIN) -> None:
         super().__init__()
         if head_width % 2:
             raise ConfigError(
                 f"rotary positions turn pairs and a head width of {head_width} is odd",
                 "choose width and heads so that width ÷ heads is even",
             )
-        self.head_width, self.base = head_width, base
+        self.head_width, self.config = head_width, config
 
     def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Rotate:
         """The rotation for tokens at these positions."""
-        # Angles in float64: in float32, position 10,000 is already off by 1e-3 radians.
-        exponents = torch.arange(0, self.head_width, 2, dtype=torch.float64, device=positions.device)
-        frequencies = self.base ** (-exponents / self.head_width)
+        frequencies = self.config.frequencies(self.head_width, positions.device)
         angles = (positions[..., None] * frequencies)[:, None]  # [batch, 1, tokens, head_width / 2]
         cosine, sine = angles.cos(), angles.sin()
 

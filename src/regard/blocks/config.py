@@ -17,13 +17,18 @@ class BlockConfig(Config):
     key_value_heads: int | None = Field(
         None, ge=1, description="fewer shared key/value heads; as many as heads if absent"
     )
+    head_size: int | None = Field(None, ge=1, description="width of one head, where heads do not split the width")
     similarity: str = Field("scaled_dot", description="how queries and keys are compared")
-    feedforward: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] = Field(
-        "relu", description="the position-wise network; gelu_tanh is GELU's tanh approximation"
+    feedforward: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "geglu_tanh", "swiglu"] = Field(
+        "relu", description="the position-wise network; _tanh is GELU's tanh approximation"
     )
     feedforward_width: int | None = Field(None, ge=1, description="its inner width; 4 × width if absent")
     norm: Literal["layer", "rms"] = Field("layer", description="layer normalisation or root mean square")
+    epsilon: float | None = Field(
+        None, gt=0, description="what a norm adds below its root; 1e-5 for layer and 1e-6 for rms if absent"
+    )
     norm_placement: Literal["post", "pre"] = Field("post", description="after the residual sum, or before the sublayer")
+    bias: bool = Field(True, description="linear layers add a learnt vector")
     dropout: float = Field(
         0.1, ge=0.0, lt=1.0, description="on embeddings, sublayer outputs and inside the feed-forward"
     )
@@ -31,11 +36,11 @@ class BlockConfig(Config):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "BlockConfig":
-        check_heads(self.width, self.heads, self.key_value_heads or self.heads)
+        check_heads(self.width, self.heads, self.key_value_heads or self.heads, self.head_size)
         check_similarity(self.similarity)
         return self
 
     @property
     def head_width(self) -> int:
-        """One head's part of the width."""
-        return self.width // self.heads
+        """One head's part of the width, or what the config says instead."""
+        return self.head_size or self.width // self.heads

@@ -18,7 +18,9 @@ def attention(config: BlockConfig) -> MultiHeadAttention:
         config.width,
         config.heads,
         key_value_heads=config.key_value_heads,
+        head_width=config.head_size,
         similarity=config.similarity,
+        bias=config.bias,
         dropout=config.attention_dropout,
     )
 
@@ -26,7 +28,7 @@ def attention(config: BlockConfig) -> MultiHeadAttention:
 def feedforward(config: BlockConfig) -> FeedForward:
     """A feed-forward network as the config describes it."""
     inner = config.feedforward_width or 4 * config.width
-    return FeedForward(config.feedforward, config.width, inner, config.dropout)
+    return FeedForward(config.feedforward, config.width, inner, config.dropout, bias=config.bias)
 
 
 class EncoderLayer(nn.Module):

@@ -2,7 +2,8 @@
 
 relu        W₂ max(0, W₁ x)        geglu    W₂ (gelu(W₁ x) ⊙ V x)
 gelu        W₂ gelu(W₁ x)          swiglu   W₂ (silu(W₁ x) ⊙ V x)
-gelu_tanh   gelu by its tanh approximation (Hendrycks & Gimpel 2016, §2), as in GPT-2
+silu        W₂ silu(W₁ x)
+gelu_tanh, geglu_tanh: gelu by its tanh approximation (Hendrycks & Gimpel 2016, §2), as in GPT-2 and T5 1.1
 """
 
 from collections.abc import Callable
@@ -19,21 +20,23 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
     "geglu": F.gelu,
+    "geglu_tanh": partial(F.gelu, approximate="tanh"),
     "swiglu": F.silu,
 }
-GATED = {"geglu", "swiglu"}
+GATED = {"geglu", "geglu_tanh", "swiglu"}
 
 
 class FeedForward(nn.Module):
     """The same small network at every position."""
 
-    def __init__(self, kind: str, width: int, inner: int, dropout: float) -> None:
+    def __init__(self, kind: str, width: int, inner: int, dropout: float, *, bias: bool = True) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[kind]
-        self.into = Linear(width, inner)
-        self.gate = Linear(width, inner) if kind in GATED else None
-        self.back = Linear(inner, width)
+        self.into = Linear(width, inner, bias=bias)
+        self.gate = Linear(width, inner, bias=bias) if kind in GATED else None
+        self.back = Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Hidden) -> Hidden:

@@ -2,7 +2,11 @@
 
 from torch import nn
 
+from regard.blocks.config import BlockConfig
 
-def norm(name: str, width: int) -> nn.Module:
-    """The normalisation called `layer` or `rms`; the config has checked the name."""
-    return nn.LayerNorm(width) if name == "layer" else nn.RMSNorm(width, eps=1e-6)
+
+def norm(config: BlockConfig) -> nn.Module:
+    """The normalisation the config names."""
+    if config.norm == "layer":
+        return nn.LayerNorm(config.width, eps=config.epsilon or 1e-5)
+    return nn.RMSNorm(config.width, eps=config.epsilon or 1e-6)

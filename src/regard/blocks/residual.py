@@ -19,7 +19,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.norm = norm(config.norm, config.width)
+        self.norm = norm(config)
         self.dropout = Dropout(config.dropout)
         self.placement = config.norm_placement
 
@@ -37,4 +37,4 @@ class Residual(nn.Module):
 
 def final_norm(config: BlockConfig) -> nn.Module:
     """What ends a stack: a norm where the layers normalise before their sublayers, nothing where they do after."""
-    return norm(config.norm, config.width) if config.norm_placement == "pre" else nn.Identity()
+    return norm(config) if config.norm_placement == "pre" else nn.Identity()

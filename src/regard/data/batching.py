@@ -1,6 +1,6 @@
 """From lists of ids to tensors: padded sequences, what a model reads, and what it is trained on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,7 +23,8 @@ class Padded:
     """Sequences of unequal length in one rectangle; padding is on the `side` named.
 
     Where rows are packed (see `packing.py`), `documents` says for each place which text of its row it belongs to,
-    counted from 1; padding is 0.
+    counted from 1; padding is 0. `segments` says of what kind each place is (0, 1, …) where a model tells kinds apart;
+    without it all are 0.
     """
 
     ids: Ids
@@ -31,12 +32,23 @@ class Padded:
     ragged: bool
     side: Side = "right"
     documents: Int[Tensor, "batch tokens"] | None = None
+    segments: Int[Tensor, "batch tokens"] | None = None
 
     @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], *, fill: int = 0, side: Side = "right") -> "Padded":
-        """The rectangle of these sequences."""
+    def of(
+        cls,
+        sequences: Sequence[Sequence[int]],
+        *,
+        fill: int = 0,
+        side: Side = "right",
+        segments: Sequence[Sequence[int]] | None = None,
+    ) -> "Padded":
+        """The rectangle of these sequences; `segments` has a number for each of their tokens."""
         if not sequences:
             raise InputError("a batch of no sequences", "give at least one")
+        if segments is not None:
+            kinds = cls.of(segments, side=side).ids
+            return replace(cls.of(sequences, fill=fill, side=side), segments=kinds)
         lengths = [len(sequence) for sequence in sequences]
         longest = max(lengths)
         gaps = [[fill] * (longest - length) for length in lengths]
@@ -48,13 +60,16 @@ class Padded:
 
     def to(self, device: torch.device | str) -> "Padded":
         """The same on another device."""
-        documents = None if self.documents is None else self.documents.to(device)
-        return replace(self, ids=self.ids.to(device), lengths=self.lengths.to(device), documents=documents)
+        return self._each(lambda tensor: tensor.to(device))
 
     def pinned(self) -> "Padded":
         """The same in memory a GPU can read by itself."""
-        documents = None if self.documents is None else self.documents.pin_memory()
-        return replace(self, ids=self.ids.pin_memory(), lengths=self.lengths.pin_memory(), documents=documents)
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Padded":
+        documents = None if self.documents is None else change(self.documents)
+        segments = None if self.segments is None else change(self.segments)
+        return replace(self, ids=change(self.ids), lengths=change(self.lengths), documents=documents, segments=segments)
 
     def rows(self) -> list[list[int]]:
         """The sequences again, without padding."""

@@ -29,6 +29,15 @@ class Sinusoidal(nn.Module):
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
+class SinusoidalHalves(Sinusoidal):
+    """The same numbers in another order: all sines, then all cosines, as Marian's models have them."""
+
+    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Float[Tensor, "#batch tokens width"]:
+        """The vectors of these positions, in float64."""
+        interleaved = super().forward(positions)
+        return torch.cat((interleaved[..., 0::2], interleaved[..., 1::2]), dim=-1)
+
+
 class Learnt(nn.Module):
     """A trained vector for each of a fixed number of positions."""
 

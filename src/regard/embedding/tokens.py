@@ -1,7 +1,7 @@
 """Token embeddings (Vaswani et al. 2017, §3.4): a table of vectors, scaled by √width, read backwards as output."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.axes import Hidden, Ids, Logits
@@ -20,6 +20,6 @@ class TokenEmbedding(nn.Module):
         """The vectors of these tokens, times √width where scaled."""
         return F.embedding(ids, self.weight) * self.factor
 
-    def logits(self, hidden: Hidden) -> Logits:
+    def logits(self, hidden: Hidden, bias: Tensor | None = None) -> Logits:
         """The table as output projection: how well each token's vector fits (tied weights)."""
-        return linear(hidden, self.weight)
+        return linear(hidden, self.weight, bias)

@@ -4,11 +4,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from regard.attention.rotary import PLAIN, RotaryConfig
 from regard.blocks.config import BlockConfig
 from regard.errors import ConfigError
 
 Architecture = Literal["encoder-decoder", "encoder", "decoder"]
-PositionScheme = Literal["sinusoidal", "learnt", "rotary", "alibi", "t5", "none"]
+PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learnt", "rotary", "alibi", "t5", "none"]
+Head = Literal["tokens", "masked", "labels", "spans", "none"]
 
 
 class TransformerShape(BlockConfig):
@@ -19,12 +21,24 @@ class TransformerShape(BlockConfig):
     encoder_layers: int | None = Field(None, ge=1, description="of the encoder, where it has another number")
     positions: PositionScheme = Field("sinusoidal", description="how tokens know where they stand")
     longest: int = Field(512, ge=1, description="how many positions `learnt` learns; other schemes have no limit")
+    rotary: RotaryConfig = Field(PLAIN, description="how `rotary` turns")
+    buckets: int = Field(32, ge=4, description="classes of distance that `t5` tells apart")
+    furthest: int = Field(128, ge=5, description="distance from which on `t5` tells none apart")
+    segments: int = Field(0, ge=0, description="kinds of segments an encoder tells apart, such as question and passage")
+    embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer")
+    draw: Literal["glorot", "normal"] = Field(
+        "glorot", description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2"
+    )
+    head: Head = Field("tokens", description="what the last vectors become")
+    pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
     tied: bool = Field(True, description="the output reads the embedding table backwards")
     scaled: bool = Field(True, description="embeddings are multiplied by √width")
+    output_scaled: bool = Field(False, description="what the output reads is divided by √width, as in T5")
+    output_bias: bool = Field(False, description="the output adds a learnt number for each token")
 
     @model_validator(mode="after")
     def _positions_fit(self) -> "TransformerShape":
-        if self.positions == "sinusoidal" and self.width % 2:
+        if self.positions in ("sinusoidal", "sinusoidal_halves") and self.width % 2:
             raise ConfigError(
                 f"sinusoidal positions come in pairs and a width of {self.width} is odd", "use an even width"
             )
@@ -35,8 +49,33 @@ class TransformerShape(BlockConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _encoder_has_what_it_alone_can(self) -> "TransformerShape":
+        wanted = {
+            f"head = {self.head!r}": self.head not in ("tokens", "none"),
+            "a pooled vector": self.pooled,
+            f"segments = {self.segments}": self.segments > 0,
+        }
+        for what, given in wanted.items():
+            if given and self.architecture != "encoder":
+                raise ConfigError(
+                    f"{what} is an encoder's and the architecture is {self.architecture!r}",
+                    "use architecture 'encoder', or leave it out",
+                )
+        return self
+
 
 class TransformerConfig(TransformerShape):
     """A shape with the vocabulary it is built for."""
 
     vocabulary: int = Field(ge=1, description="entries of the vocabulary; source and target share it")
+    labels: tuple[str, ...] = Field((), description="the names of the classes, for head 'labels'")
+
+    @model_validator(mode="after")
+    def _labels_have_names(self) -> "TransformerConfig":
+        if (self.head == "labels") != bool(self.labels):
+            raise ConfigError(
+                f"head = {self.head!r} with {len(self.labels)} names of classes",
+                "name the classes where the head is 'labels', and only there",
+            )
+        return self

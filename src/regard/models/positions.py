@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from regard.attention.bias import ALiBi, Bias, RelativeBuckets
 from regard.attention.rotary import Rotary, Rotate
 from regard.axes import Hidden
-from regard.embedding.positions import Learnt, Sinusoidal
+from regard.embedding.positions import Learnt, Sinusoidal, SinusoidalHalves
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
 
@@ -22,14 +22,18 @@ class Positions(nn.Module):
         self.absolute: nn.Module | None = None
         if scheme == "sinusoidal":
             self.absolute = Sinusoidal(config.width)
+        elif scheme == "sinusoidal_halves":
+            self.absolute = SinusoidalHalves(config.width)
         elif scheme == "learnt":
             self.absolute = Learnt(config.longest, config.width)
-        self.rotary = Rotary(config.head_width) if scheme == "rotary" else None
+        self.rotary = Rotary(config.head_width, config.rotary) if scheme == "rotary" else None
         self.bias: Bias | None = None
         if scheme == "alibi":
             self.bias = ALiBi(config.heads)
         elif scheme == "t5":
-            self.bias = RelativeBuckets(config.heads, both_directions=both_directions)
+            self.bias = RelativeBuckets(
+                config.heads, buckets=config.buckets, furthest=config.furthest, both_directions=both_directions
+            )
 
     def add(self, stream: Hidden, positions: Int[Tensor, "#batch tokens"]) -> Hidden:
         """The token vectors with absolute positions added, where the scheme is absolute."""

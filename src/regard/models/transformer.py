@@ -6,6 +6,7 @@ by all tokens, `step` extends a state by one. So the model is its own Stepper (s
 
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -14,11 +15,14 @@ from regard.attention.mask import Causal, Document, Mask, Padding
 from regard.axes import Hidden, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, Surroundings
 from regard.blocks.encoder import Encoder
+from regard.blocks.norm import norm
 from regard.data.batching import Inputs, Padded
 from regard.embedding.linear import Linear
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
+from regard.models.draw import draw
+from regard.models.heads import Pooler, TokenOutput
 from regard.models.positions import Positions
 
 
@@ -47,6 +51,8 @@ class Transformer(nn.Module):
         self.config = config
         crossing = config.architecture == "encoder-decoder"
         self.embedding = TokenEmbedding(config.vocabulary, config.width, scaled=config.scaled)
+        self.segments = nn.Embedding(config.segments, config.width) if config.segments else None
+        self.embedding_norm = norm(config) if config.embedding_norm else None
         self.dropout = Dropout(config.dropout)
         if config.architecture != "decoder":
             self.encoder_positions = Positions(config, both_directions=True)
@@ -54,33 +60,58 @@ class Transformer(nn.Module):
         if config.architecture != "encoder":
             self.decoder_positions = Positions(config, both_directions=False)
             self.decoder = Decoder(config, config.layers, crossing=crossing)
-        self.output = None if config.tied else Linear(config.width, config.vocabulary, bias=False)
-        self.apply(_draw)
+        self.pooler = Pooler(config.width) if config.pooled or config.head == "labels" else None
+        self.output: nn.Module | None = None
+        if config.head in ("tokens", "masked"):
+            self.output = TokenOutput(config)
+        elif config.head != "none":
+            self.output = Linear(config.width, len(config.labels) if config.head == "labels" else 2)
+        draw(self, config)
 
-    def forward(self, inputs: Inputs) -> Logits:
-        """The logits of every token: of the next one (decoder) or of its own place (encoder)."""
+    def forward(self, inputs: Inputs) -> Float[Tensor, "batch *places out"]:
+        """What the head makes of the vectors (see heads.py).
+
+        The logits of a token are those of the next one (decoder) or of its own place (encoder).
+        """
+        hidden = self.read(inputs)
+        if self.pooler is not None and self.config.head == "labels":
+            return self.logits(self.dropout(self.pool(hidden, inputs.tokens)[:, None]))[:, 0]
+        return hidden if self.output is None else self.logits(hidden)
+
+    def read(self, inputs: Inputs) -> Hidden:
+        """The last layer's vectors: of the encoder where there is nothing else, of the decoder where there is one."""
         if self.config.architecture == "encoder":
-            return self.logits(self.encode(inputs.tokens))
+            return self.encode(inputs.tokens)
         if inputs.tokens.documents is not None:
-            return self.logits(self._read_packed(inputs.tokens.ids, inputs.tokens.documents))
-        return self.extend(inputs.tokens.ids, self._begin(inputs))[0]
+            return self._read_packed(inputs.tokens.ids, inputs.tokens.documents)
+        return self._advance(inputs.tokens.ids, self._begin(inputs))[0]
+
+    def pool(self, hidden: Hidden, tokens: Padded) -> Float[Tensor, "batch width"]:
+        """One vector for each text: its first token's, pooled where the model has a pooler."""
+        padding = _padding(tokens)
+        first = hidden[:, 0] if padding is None else hidden[torch.arange(len(hidden), device=hidden.device), padding]
+        return first if self.pooler is None else self.pooler(first)
 
     def encode(self, source: Padded) -> Hidden:
         """The encoder's view of the source."""
         _require_one_text(source)
         positions = self.encoder_positions
         places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
-        stream = self.dropout(positions.add(self.embedding(source.ids), places))
+        stream = self._enter(source.ids, positions, places, source.segments)
         out: Hidden = self.encoder(stream, mask=_mask(source), bias=positions.bias, rotate=positions.rotate(places))
         return out
 
     def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:
-        """From the last layer's vectors to the vocabulary."""
-        return self.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        """From the last layer's vectors to the vocabulary, or to whatever else the head gives for a vector."""
+        if self.output is None:
+            raise InputError("this model gives vectors and no logits", "use `read`, or a model with another head")
+        given = (hidden, self.embedding) if isinstance(self.output, TokenOutput) else (hidden,)
+        out: Logits = self.output(*given)
+        return out
 
     def start(self, inputs: Inputs) -> TransformerState:
         """Consume the source and all of the prompt but its last token, which the first `step` gets."""
-        if self.config.architecture == "encoder":
+        if self.config.architecture == "encoder" or self.config.head == "none":
             raise InputError(
                 "an encoder does not decode: it gives one output per input token",
                 "use architecture 'decoder' or 'encoder-decoder' to generate text",
@@ -106,6 +137,22 @@ class Transformer(nn.Module):
         hidden, state = self._advance(ids, state)
         return self.logits(hidden), state
 
+    def _enter(
+        self,
+        ids: Int[Tensor, "rows tokens"],
+        positions: Positions,
+        places: Int[Tensor, "#rows tokens"],
+        segments: Int[Tensor, "rows tokens"] | None = None,
+    ) -> Hidden:
+        """What the first layer reads."""
+        stream = positions.add(self.embedding(ids), places)
+        if self.segments is not None:
+            stream = stream + self.segments(torch.zeros_like(ids) if segments is None else segments)
+        if self.embedding_norm is not None:
+            stream = self.embedding_norm(stream)
+        out: Hidden = self.dropout(stream)
+        return out
+
     def _begin(self, inputs: Inputs) -> TransformerState:
         """The state before any token: the source read, the padding of the prompt known."""
         padding = _padding(inputs.tokens)
@@ -126,7 +173,7 @@ class Transformer(nn.Module):
         positions = self.decoder_positions
         places = positions.restart(documents)
         around = Surroundings(Causal() & Document(documents), positions.bias, positions.rotate(places))
-        stream = self.dropout(positions.add(self.embedding(ids), places))
+        stream = self._enter(ids, positions, places)
         hidden: Hidden = self.decoder(stream, DecoderCache(), around)[0]
         return hidden
 
@@ -142,7 +189,7 @@ class Transformer(nn.Module):
             real = Padding(past + tokens - state.padding, side="left")
             mask = real if mask is None else mask & real
         around = Surroundings(mask, positions.bias, positions.rotate(places), state.memory_mask)
-        stream = self.dropout(positions.add(self.embedding(ids), places))
+        stream = self._enter(ids, positions, places)
         hidden, cache = self.decoder(stream, state.cache, around)
         return hidden, replace(state, cache=cache)
 
@@ -163,11 +210,3 @@ def _mask(padded: Padded) -> Padding | None:
 def _padding(padded: Padded) -> Int[Tensor, "batch"] | None:
     """How many columns on the left are padding, where some are. On the right a causal model never sees it."""
     return padded.ids.shape[1] - padded.lengths if padded.ragged and padded.side == "left" else None
-
-
-def _draw(module: nn.Module) -> None:
-    """Linear layers start as Glorot and Bengio (2010) draw them, with biases at zero."""
-    if isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)

@@ -27,13 +27,18 @@ from regard.models.config import TransformerShape
 from regard.training.plan import TrainingPlan
 
 Source = str | tuple[str, str]
+TaskName = Literal["translation", "language"]
 
 
 class TaskTable(Config):
     """What the model is for."""
 
-    name: Literal["translation"] = Field("translation", description="a text in, a text out")
+    name: TaskName = Field("translation", description="a text in, a text out; a text to go on with; …")
     bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
+    prefix: str = Field("", description="put before every source, as T5 is told what to do")
+    begin: Literal["bos", "none"] = Field(
+        "bos", description="the mark every text of a language model begins with, in training and when it goes on"
+    )
 
 
 class DataTable(Config):
@@ -48,7 +53,15 @@ class DataTable(Config):
     valid: Source | None = Field(None, description="likewise, to choose the best model by")
     test: Source | None = Field(None, description="likewise, to report on")
     folder: str | None = Field(None, description="where relative paths begin; the current folder if absent")
-    format: Literal["auto", "parallel", "tsv", "jsonl", "text"] = Field("auto", description="what the files hold")
+    format: Literal["auto", "parallel", "tsv", "jsonl", "text", "whole"] = Field(
+        "auto", description="what the files hold; whole: one text"
+    )
+    split: float | None = Field(
+        None, gt=0, lt=1, description="share of the training file that is trained on, the rest being valid"
+    )
+    window: int | None = Field(
+        None, ge=2, description="tokens read at once where texts are long or in a row; 256 if absent"
+    )
     batches: Literal["by_length", "packed"] = Field(
         "by_length", description="examples of like length side by side, or several in a row, for a decoder"
     )
@@ -79,12 +92,14 @@ class DataTable(Config):
                 "it needs either a corpus or files to train on",
                 'write corpus = "dates", or train = "pairs.tsv" and valid = "held-out.tsv"',
             )
-        if self.train is not None and self.valid is None:
+        if self.train is not None and self.valid is None and self.split is None:
             raise ConfigError("it has files to train on and none to validate on", 'add valid = "held-out.tsv"')
+        if self.valid is not None and self.split is not None:
+            raise ConfigError("valid and split are two ways to say what to validate on", "leave one of them out")
         if self.corpus is None and self.options:
             raise ConfigError("options belong to a built-in corpus and none is named", "leave them out")
         if self.corpus is not None:
-            for key in ("valid", "test", "folder", "format"):
+            for key in ("valid", "test", "folder", "format", "split"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise ConfigError(
                         f"{key} has no effect with the built-in corpus {self.corpus!r}", f"leave {key} or corpus out"
@@ -172,6 +187,16 @@ BEAM_OPTIONS = ("beams", "length_penalty")
 SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
 
 
+MEANT_FOR: dict[str, tuple[str, ...]] = {
+    "task.bleu": ("translation",),
+    "task.prefix": ("translation",),
+    "task.begin": ("language",),
+    "data.window": ("language",),
+    "data.batches": ("translation",),
+}
+"""The keys that mean something for some tasks alone."""
+
+
 MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name"}
 """What a string in place of a table means."""
 
@@ -180,7 +205,7 @@ class Recipe(Config):
     """All tables of a recipe."""
 
     task: TaskTable = TaskTable()
-    data: DataTable
+    data: DataTable | None = Field(None, description="absent only where a recipe describes a model that was loaded")
     tokenizer: TokenizerTable = TokenizerTable()
     model: ModelTable = ModelTable()
     training: TrainingPlan = TrainingPlan()
@@ -198,8 +223,29 @@ class Recipe(Config):
             raise ConfigError(f"[{info.field_name}] {error.problem}", error.remedy) from error
 
     @model_validator(mode="after")
+    def _keys_have_a_meaning(self) -> "Recipe":
+        for path, tasks in MEANT_FOR.items():
+            table, key = path.split(".")
+            values = getattr(self, table)
+            if values is None or self.task.name in tasks:
+                continue
+            if getattr(values, key) != type(values).model_fields[key].default:
+                raise ConfigError(
+                    f"[{table}] {key} has no effect on task {self.task.name!r}",
+                    f"leave it out; it is for {', '.join(tasks)}",
+                )
+        return self
+
+    @property
+    def given(self) -> DataTable:
+        """The data, which must be there."""
+        if self.data is None:
+            raise ConfigError("the recipe has no [data]", 'add corpus = "dates", or train = FILE and valid = FILE')
+        return self.data
+
+    @model_validator(mode="after")
     def _packing_has_a_meaning(self) -> "Recipe":
-        if self.data.batches == "packed" and self.model.architecture != "decoder":
+        if self.data is not None and self.data.batches == "packed" and self.model.architecture != "decoder":
             raise ConfigError(
                 f"[data] batches = 'packed' puts several texts in a row, which architecture "
                 f"{self.model.architecture!r} does not read",
@@ -211,6 +257,8 @@ class Recipe(Config):
         """The recipe as a file, every default written out."""
         lines = []
         for table, values in self.model_dump(mode="json").items():
+            if values is None:
+                continue
             nested = {key: values.pop(key) for key in list(values) if isinstance(values[key], dict)}
             lines += [f"[{table}]", *_entries(values), ""]
             for key, inner in nested.items():
