@@ -93,9 +93,9 @@ def test_greedy_takes_the_lowest_id_of_the_most_likely():
     assert Greedy().choose(logits, torch.zeros(3)).tolist() == [1, 0, 3]
 
 
-@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=9, unique=True), st.floats(0, 1, exclude_max=True))
-def test_sampling_narrowed_to_one_token_is_greedy(logits, draw):
-    row, draws = torch.tensor([logits]), torch.tensor([draw], dtype=torch.float64)
+@given(st.lists(st.integers(-5000, 5000), min_size=1, max_size=9, unique=True), st.floats(0, 1, exclude_max=True))
+def test_sampling_narrowed_to_one_token_is_greedy(thousandths, draw):
+    row, draws = torch.tensor([thousandths]) / 1000, torch.tensor([draw], dtype=torch.float64)
     greedy = Greedy().choose(row, draws)
     for strategy in (Sample(top_k=1), Sample(top_p=1e-9), Sample(temperature=1e-12), Sample(temperature=1e-320)):
         assert torch.equal(strategy.choose(row, draws), greedy)
