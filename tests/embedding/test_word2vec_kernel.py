@@ -13,13 +13,13 @@ from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.embedding.huffman import huffman_paths
 from regard.embedding.word2vec import Word2Vec, Word2VecPlan
 from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec_fit import alias_table, fit, prepare
+from regard.embedding.word2vec_fit import alias_table, far_apart, fit, prepare
 from regard.errors import ConfigError, InputError
 from regard.training.word_prediction import WordPrediction
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_kernel import Block, Schedule, learn, thin
+from regard.embedding.word2vec_kernel import Block, Schedule, learn, spread, thin
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -76,8 +76,9 @@ def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss):
 
 @every_form
 def test_any_number_of_threads_gives_the_same_vectors_bit_for_bit(kind, loss):
-    text = corpus()
-    found = [fit(text, plan(kind, loss, epochs=2), threads=threads) for threads in (1, 2, 3, 7)]
+    text, chosen = corpus(words=997, lines=1500), plan(kind, loss, epochs=2)
+    assert [prepare(text, chosen, threads)[0].parts for threads in (1, 2, 3)] == [1, 2, 3]  # truly shared out
+    found = [fit(text, chosen, threads=threads) for threads in (1, 2, 3)]
     for other in found[1:]:
         assert other.vectors.matrix.tobytes() == found[0].vectors.matrix.tobytes()
         assert other.losses == found[0].losses
@@ -133,9 +134,33 @@ def test_windows_of_every_reach_are_drawn_alike():
     reaches: list[int] = []
     for first in range(0, 100 * len(chunk), len(chunk)):
         learn(chunk, first, draws, tables, block, Schedule(1e-6, 0, 10**6))
-        reaches += (block.input_counts[: size - 5] // 2).tolist()
+        places = block.questions[:, 0]
+        inside = (places >= 5) & (places < len(chunk) - 5)  # the text does not cut the window
+        reaches += (block.input_counts[inside] // 2).tolist()
     shares = np.bincount(reaches, minlength=6)[1:] / len(reaches)
     np.testing.assert_allclose(shares, 0.2, atol=0.03)
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, 7), (1, 1), (13, 5), (997, 61), (4001, 256)])
+def test_blocks_take_every_word_once(count, size):
+    assert sorted(spread(count, size).tolist()) == list(range(count))
+
+
+def test_a_block_takes_its_words_from_all_over_the_text():
+    order = spread(16_001, 251)
+    for begin in range(0, 15_000, 251):
+        hit = np.unique(order[begin : begin + 251] // 1001)
+        assert len(hit) >= 15
+
+
+@pytest.mark.parametrize("places", [1, 3, 7, 50])
+def test_chunks_put_together_are_all_there_and_far_apart(places):
+    chunks = tuple(np.full(5, number, dtype=np.int32) for number in range(23))
+    found = list(far_apart(chunks, places))
+    assert sorted(np.concatenate(found).tolist()) == sorted(np.concatenate(chunks).tolist())
+    steps = len(found)
+    assert steps == -(-23 // places)
+    assert all(set(np.diff(np.unique(part))) <= {steps} for part in found)
 
 
 def test_frequent_words_are_kept_as_often_as_word2vec_keeps_them():

@@ -10,8 +10,9 @@ most frequent words. Their files are not part of the project; without them the s
 import gzip
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -24,7 +25,7 @@ from regard.bench.wikipedia import plain_words
 from regard.data.reading import read_lines
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec import Kind, Word2VecPlan
-from regard.embedding.word2vec_corpus import encode_corpus
+from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
 from regard.embedding.word2vec_fit import fit
 from regard.errors import InputError
 from regard.text.counting import read_texts
@@ -34,6 +35,7 @@ THREADS = 2
 SEEDS = (1, 2, 3)
 EPOCHS = 3
 RESTRICTED = 30_000
+Contestant = Callable[[Word2VecPlan], tuple[Vectors, int, float]]
 JUDGED, ANALOGIES = "wordsim353.tsv", "questions-words.txt.gz"
 
 
@@ -53,8 +55,12 @@ def rows(data: Path | None, questions: Path | None = None) -> Iterator[dict[str,
         raise InputError("`bench vectors` has no text to train on", "give --data FILE, such as enwik8.gz")
     with tempfile.TemporaryDirectory() as folder:
         text = _plain(data, Path(folder))
+        corpus = encode_corpus(lambda: read_texts([text]), Word2VecPlan().min_count)
+        contestants: dict[str, Contestant] = {"regard": partial(regard, corpus)}
+        if installed("gensim"):
+            contestants["gensim"] = partial(gensim, text)
         for kind in ("skip-gram", "cbow"):
-            yield from _compared(kind, text, questions)
+            yield from _compared(kind, contestants, questions)
 
 
 def _plain(data: Path, folder: Path) -> Path:
@@ -67,16 +73,15 @@ def _plain(data: Path, folder: Path) -> Path:
     return path
 
 
-def _compared(kind: Kind, text: Path, questions: Path | None) -> Iterator[dict[str, Any]]:
+def _compared(kind: Kind, contestants: dict[str, Contestant], questions: Path | None) -> Iterator[dict[str, Any]]:
     """Every contestant once per seed; speed, then quality."""
-    contestants = {"regard": regard, **({"gensim": gensim} if installed("gensim") else {})}
     warm_up = Word2VecPlan(kind=kind, min_count=1, sample=1.0)
     fit(encode_corpus(lambda: ["compile the kernel before the clock runs"], 1), warm_up, threads=THREADS)
     tried: dict[str, list[Tried]] = {name: [] for name in contestants}
     for seed in SEEDS:
         plan = Word2VecPlan(kind=kind, epochs=EPOCHS, seed=seed)
         for name, train in contestants.items():
-            vectors, words, taken = train(text, plan)
+            vectors, words, taken = train(plan)
             tried[name].append(Tried(words, taken, *quality(vectors, questions)))
     what = f"Word2Vec, {kind}, width 100, window 5, 5 negatives, {tried['regard'][0].words:,} words, {EPOCHS} epochs"
     ours = median(one.seconds for one in tried["regard"])
@@ -95,9 +100,8 @@ def _compared(kind: Kind, text: Path, questions: Path | None) -> Iterator[dict[s
                 yield {"what": f"{what}: {about}", "contestant": name, "figure": figure, "ratio": ratio, "each": each}
 
 
-def regard(text: Path, plan: Word2VecPlan) -> tuple[Vectors, int, float]:
+def regard(corpus: EncodedCorpus, plan: Word2VecPlan) -> tuple[Vectors, int, float]:
     """Vectors, words of the corpus, seconds."""
-    corpus = encode_corpus(lambda: read_texts([text]), plan.min_count)
     begun = time.perf_counter()
     trained = fit(corpus, plan, threads=THREADS)
     return trained.vectors, corpus.size, time.perf_counter() - begun

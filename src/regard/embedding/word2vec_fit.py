@@ -58,7 +58,7 @@ def fit(
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
     numba = _numba()
-    from regard.embedding.word2vec_kernel import Schedule, learn
+    from regard.embedding.word2vec_kernel import PLACES, Schedule, learn
 
     parts = threads or os.cpu_count() or 1
     if not 1 <= parts <= 1024:
@@ -73,7 +73,7 @@ def fit(
         for epoch in range(plan.epochs):
             first = epoch * sum(map(len, corpus.chunks))
             loss, predictions = 0.0, 0
-            for chunk in corpus.chunks:
+            for chunk in far_apart(corpus.chunks, PLACES):
                 schedule = Schedule(plan.first_rate, done, total)
                 more, count = learn(chunk, first, draws, tables, block, schedule)
                 loss, predictions = loss + more, predictions + count
@@ -89,6 +89,13 @@ def fit(
     finally:
         numba.set_num_threads(before)
     return Trained(Vectors(corpus.words, finite(tables.read, plan)), tuple(losses))
+
+
+def far_apart(chunks: tuple[Int32[np.ndarray, "_"], ...], places: int) -> Iterator[Int32[np.ndarray, "_"]]:
+    """The chunks, as many as there are places put together, from all over the text."""
+    steps = -(-len(chunks) // places)
+    for step in range(steps):
+        yield np.concatenate(chunks[step::steps])
 
 
 def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple["Draws", "Tables", "Block"]:
@@ -124,7 +131,7 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
         np.zeros(size, np.int32),
         np.zeros((size, reads, questions), np.float32),
         np.zeros((size, reads, plan.width), np.float32),
-        np.zeros((size, questions, plan.width), np.float32),
+        np.zeros((size, 1 if plan.kind == "cbow" else questions, plan.width), np.float32),
         np.zeros(size, np.float64),
     )
     return draws, Tables((start - np.float32(0.5)) / np.float32(plan.width), asked), block

@@ -18,6 +18,8 @@ import numba
 import numpy as np
 from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt32
 
+PLACES = 16
+"""Of the text at which a block reads."""
 ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; what is not a number stays so
 
 
@@ -51,7 +53,8 @@ class Block(NamedTuple):
     errors: Float32[np.ndarray, "centres reads questions"]
     input_steps: Float32[np.ndarray, "centres reads width"]
     """`reads` is 1 where the inputs are read as one (CBOW), else as many as there are inputs."""
-    question_steps: Float32[np.ndarray, "centres questions width"]
+    question_steps: Float32[np.ndarray, "centres asks width"]
+    """`asks` is 1 where steps differ only in their length, the error (CBOW), else as many as there are questions."""
     losses: Float64[np.ndarray, "centres"]
 
 
@@ -114,9 +117,26 @@ def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[
 
 @compiled
 @no_type_check
-def draw(centre: int, at: int, text: tuple[Any, Any, Any], first: int, draws: Draws, block: Block) -> None:
+def spread(count: int, size: int) -> Int32[np.ndarray, "places"]:
+    """The order in which blocks of `size` take words: short runs of neighbours from `PLACES` places far apart.
+
+    The words of one page repeat each other, and repeated steps from where a vector stood before the block overshoot.
+    """
+    order = np.empty(count, np.int32)
+    run, reach, found = max(1, size // PLACES), (count + PLACES - 1) // PLACES, 0
+    for begin in range(0, reach, run):
+        for place in range(PLACES):
+            for at in range(place * reach + begin, min(place * reach + min(begin + run, reach), count)):
+                order[found] = at
+                found += 1
+    return order
+
+
+@compiled
+@no_type_check
+def draw(centre: int, at: int, text: tuple[Any, Any, Any, Any], first: int, draws: Draws, block: Block) -> None:
     """The window and the questions of the word `at` in the text."""
-    kept, lines, places = text
+    kept, lines, places, _ = text
     number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + places[at]) + 1)))
     reach = 1 + np.int64((number >> np.uint64(32)) % np.uint64(draws.window))
     count = 0
@@ -229,7 +249,7 @@ def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
     read, asked = tables.read, tables.asked
     width, inputs, questions = read.shape[1], block.input_counts[centre], block.question_counts[centre]
     share = np.float32(1.0) / np.float32(max(inputs, 1))
-    mean = block.question_steps[centre, 0]  # of the first question, which is computed last
+    mean = block.question_steps[centre, 0]  # which a question's step is a multiple of
     for k in range(width):
         mean[k] = 0.0
         block.input_steps[centre, 0, k] = 0.0
@@ -250,11 +270,16 @@ def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
         passed = error * share
         for k in range(width):
             block.input_steps[centre, 0, k] += passed * asked[other, k]
-    for j in range(questions - 1, -1, -1):
-        error = block.errors[centre, 0, j]
-        for k in range(width):
-            block.question_steps[centre, j, k] = error * mean[k]
     block.losses[centre] = loss + math.log(product)
+
+
+@compiled
+@no_type_check
+def owner(row: int, parts: int) -> int:
+    """Which part a row belongs to: as even as the remainder (Knuth's multiplicative hashing), without a division."""
+    return np.int64(
+        ((np.uint64(row) * np.uint64(2654435761) & np.uint64(0xFFFFFFFF)) * np.uint64(parts)) >> np.uint64(32)
+    )
 
 
 @compiled
@@ -265,16 +290,17 @@ def add_steps(part: int, parts: int, centres: int, tables: Tables, block: Block)
     for centre in range(centres):
         for i in range(block.input_counts[centre]):
             row, step = block.inputs[centre, i], 0 if together else i
-            if row % parts == part:
+            if owner(row, parts) == part:
                 for k in range(width):
                     tables.read[row, k] += block.input_steps[centre, step, k]
         if block.input_counts[centre] == 0:
             continue
         for j in range(block.question_counts[centre]):
-            row = block.questions[centre, j]
-            if row % parts == part:
+            row, step = block.questions[centre, j], 0 if together else j
+            times = block.errors[centre, 0, j] if together else np.float32(1.0)
+            if owner(row, parts) == part:
                 for k in range(width):
-                    tables.asked[row, k] += block.question_steps[centre, j, k]
+                    tables.asked[row, k] += times * block.question_steps[centre, step, k]
 
 
 @parallel
@@ -282,7 +308,7 @@ def add_steps(part: int, parts: int, centres: int, tables: Tables, block: Block)
 def ask_all(
     begin: int,
     centres: int,
-    text: tuple[Any, Any, Any],
+    text: tuple[Any, Any, Any, Any],
     first: int,
     draws: Draws,
     tables: Tables,
@@ -290,10 +316,10 @@ def ask_all(
     rate: float,
 ) -> None:
     """The first step of a block: threads share out its words."""
-    parts = draws.parts
+    parts, order = draws.parts, text[3]
     for part in numba.prange(parts):
         for centre in range(part * centres // parts, (part + 1) * centres // parts):
-            draw(centre, begin + centre, text, first, draws, block)
+            draw(centre, order[begin + centre], text, first, draws, block)
             if block.input_steps.shape[1] == 1:
                 cbow(centre, rate, tables, block)
             else:
@@ -314,12 +340,13 @@ def learn(
     words: Int32[np.ndarray, "places"], first: int, draws: Draws, tables: Tables, block: Block, schedule: Schedule
 ) -> tuple[float, int]:
     """Learn from a chunk of text, in place; the summed loss and how many predictions it is of."""
-    text = thin(words, draws, first)
+    kept, lines, places = thin(words, draws, first)
     size, together = block.losses.size, block.input_steps.shape[1] == 1
+    text = (kept, lines, places, spread(kept.size, size))
     loss, predictions = 0.0, 0
-    for begin in range(0, text[0].size, size):
-        centres = min(size, text[0].size - begin)
-        left = 1.0 - (schedule.done + text[2][begin]) / schedule.total
+    for begin in range(0, kept.size, size):
+        centres = min(size, kept.size - begin)
+        left = 1.0 - (schedule.done + places[begin]) / schedule.total
         rate = np.float32(schedule.rate * max(left, 1e-4))
         ask_all(begin, centres, text, first, draws, tables, block, rate)
         add_all(centres, draws.parts, tables, block)

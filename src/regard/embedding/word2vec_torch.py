@@ -1,9 +1,10 @@
 """Word2Vec in large batches of tensor operations, for a GPU.
 
-The same questions as on a CPU (`word2vec_kernel.py`), asked for thousands of centre words at once. So many steps of one
-row, all taken from the same place, would overshoot: where a row has so many in a batch that their number times the
-rate is more than `MOST`, they are scaled down to it. A GPU adds in any order, so results differ in
-rounding from run to run.
+The same questions as on a CPU (`word2vec_kernel.py`), asked for thousands of centre words at once, which come from all
+over a part of the text: neighbours would repeat each other. So many steps of one row, all taken from the same place,
+still overshoot: where a row has so many in a batch that their number times the rate is more than `MOST`, they are
+scaled down to it. Nothing in a batch waits for the device. A GPU adds in any order, so results differ in rounding from
+run to run.
 """
 
 import time
@@ -19,12 +20,14 @@ from regard.embedding.huffman import huffman_paths
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec import Word2VecPlan
 from regard.embedding.word2vec_corpus import LINE_END, EncodedCorpus
-from regard.embedding.word2vec_fit import Progress, Trained, finite
+from regard.embedding.word2vec_fit import Progress, Trained, far_apart, finite
 from regard.errors import InputError
 
-CENTRES = 16_384
-"""Centre words of a batch."""
-MOST = 1.0
+CENTRES = 4096
+"""Centre words of a batch, where there are four times as many different words."""
+MOST = 4.0
+CHUNKS = 32
+"""Chunks of the text that are on the device at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +43,11 @@ class Asked:
 
 
 class Draw:
-    """Draws batches from chunks of text, on one device, from one seed."""
+    """Draws batches from text, on one device, from one seed."""
 
     def __init__(self, corpus: EncodedCorpus, plan: Word2VecPlan, device: torch.device) -> None:
         self.plan, self.device = plan, device
+        self.size = min(CENTRES, max(1, len(corpus.words) // 4))
         self.generator = torch.Generator(device).manual_seed(plan.seed)
         self.keep = torch.from_numpy(corpus.keep(plan.sample)).to(device)
         self.upto = torch.from_numpy(corpus.noise.cumsum()).to(device)
@@ -57,22 +61,24 @@ class Draw:
             tables[1][~places] = -1
             self.nodes, self.turns = torch.from_numpy(tables).to(device).unbind()
 
-    def batches(self, chunk: Int[Tensor, "places"]) -> Iterator[Asked]:
-        """Those of a chunk: words thinned out, windows of every reach."""
-        line = (chunk == LINE_END).cumsum(0)
-        real = chunk != LINE_END
-        kept = real & (self._even(chunk.shape) < self.keep[chunk.clamp(min=0)])
-        words, lines = chunk[kept], line[kept]
+    def batches(self, text: Int[Tensor, "places"]) -> Iterator[tuple[float, Asked]]:
+        """Those of a part of the text, each with the share of the part before it.
+
+        Words are thinned out, windows have every reach, and centre words come in any order.
+        """
+        line = (text == LINE_END).cumsum(0)
+        kept = (text != LINE_END) & (self._even(text.shape) < self.keep[text.clamp(min=0)])
+        words, lines = text[kept], line[kept]
         offsets = torch.arange(-self.plan.window, self.plan.window + 1, device=self.device)
         offsets = offsets[offsets != 0]
-        for first in range(0, len(words), CENTRES):
-            centres = torch.arange(first, min(first + CENTRES, len(words)), device=self.device)
+        order = torch.randperm(len(words), generator=self.generator, device=self.device)
+        for first in range(0, len(words), self.size):
+            centres = order[first : first + self.size]
             reach = 1 + (self._even(centres.shape) * self.plan.window).long()
             near = centres[:, None] + offsets
             inside = near.clamp(0, len(words) - 1)
             read = (near == inside) & (offsets.abs() <= reach[:, None]) & (lines[inside] == lines[centres][:, None])
-            some = read.any(dim=1)
-            yield Asked(words[inside][some], read[some], *self._questions(words[centres][some]))
+            yield first / len(words), Asked(words[inside], read, *self._questions(words[centres]))
 
     def _questions(self, words: Int[Tensor, "centres"]) -> tuple[Tensor, Tensor, Tensor]:
         if self.plan.loss == "hierarchical-softmax":
@@ -93,11 +99,11 @@ def step(
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """One step down the gradient, in place; the loss before it, and of how many predictions. `mean` is CBOW's."""
     there = batch.read.to(read.dtype)
-    share = there / there.sum(dim=1, keepdim=True) if mean else there
+    share = there / there.sum(dim=1, keepdim=True).clamp(min=1) if mean else there
     inputs, questions = read[batch.inputs], asked[batch.questions]
     seen = (share[:, None] @ inputs) if mean else inputs
     scores = seen @ questions.mT
-    counted = batch.asked[:, None] & (torch.ones_like(batch.read[:, :1]) if mean else batch.read)[..., None]
+    counted = batch.asked[:, None] & (batch.read.any(dim=1, keepdim=True) if mean else batch.read)[..., None]
     answers = batch.answers[:, None].expand_as(scores)
     losses = torch.nn.functional.binary_cross_entropy_with_logits(scores, answers, reduction="none")
     errors = torch.where(counted, answers - scores.sigmoid(), 0.0) * rate
@@ -131,16 +137,16 @@ def fit_in_batches(
     start = np.random.default_rng(plan.seed).random((len(corpus.words), plan.width), dtype=np.float32)
     read = ((torch.from_numpy(start) - 0.5) / plan.width).to(place)
     asked = torch.zeros_like(read)
-    chunks = [torch.from_numpy(chunk).to(place).long() for chunk in corpus.chunks]
     total, done, losses, begun = corpus.size * plan.epochs, 0, [], time.perf_counter()
     for epoch in range(plan.epochs):
         sums = torch.zeros(2, dtype=torch.float64, device=place)
-        for chunk, words in zip(chunks, corpus.chunks, strict=True):
-            rate = plan.first_rate * max(1 - done / total, 1e-4)
-            for batch in draw.batches(chunk):
+        for part in far_apart(corpus.chunks, CHUNKS):
+            words = int((part != LINE_END).sum())
+            for share, batch in draw.batches(torch.from_numpy(part).to(place).long()):
+                rate = plan.first_rate * max(1 - (done + share * words) / total, 1e-4)
                 loss, count = step(read, asked, batch, rate, mean=plan.kind == "cbow")
                 sums += torch.stack((loss.double(), count.double()))
-            done += int((words != LINE_END).sum())
+            done += words
             if listener is not None:
                 loss_so_far = float(sums[0] / sums[1].clamp(min=1))
                 speed = done / (time.perf_counter() - begun)
