@@ -3,45 +3,39 @@
 Here the folders above are joined: text becomes ids, the model decodes, ids become text again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any
 
 import torch
 from torch import nn
 
 import regard.data  # noqa: F401  (fills the table of corpora)
 from regard.data.ahead import Ahead
-from regard.data.corpus import Corpus, Pair
-from regard.data.objectives import Objective
-from regard.data.stream import Position, by_length
-from regard.decoding.engine import generate, stream
-from regard.decoding.hypothesis import Hypothesis, Stop
-from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.strategies import Strategy
 from regard.embedding.pretrained import begin_with
 from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError
 from regard.files import PARTIAL, read_json, write_json, write_text
 from regard.inspection.capture import Seen, record_into
-from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
-from regard.tasks.translation import batch_stream, held_out, objective, open_corpus, train_tokenizer
+from regard.tasks.table import TASKS
+from regard.tasks.task import Answer, Task
+from regard.tasks.writing import Writing
 from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
+from regard.training.fingerprint import Examples
 from regard.training.interrupt import Interrupt
 from regard.training.loop import Run
 from regard.training.plan import CHANGEABLE
 from regard.training.reports import Listener, Silent
-from regard.training.trainable import TokenPrediction
-
-TOGETHER = 64
-"""Texts decoded side by side by `Model.run`."""
 
 DATA = "state/data.json"
 """In a run's folder: what it was trained on, in a few digits."""
@@ -62,22 +56,16 @@ class Model:
         return self.recipe.task.name
 
     @property
-    def objective(self) -> Objective:
-        """How texts become its inputs."""
-        return objective(self.module.config, self.tokenizer)
+    def job(self) -> Task[Any]:
+        """The task itself: how the model answers and is measured."""
+        return TASKS[self.recipe.task.name]
 
-    @overload
-    def run(  # type: ignore[overload-overlap]  # a str is a Sequence[str] too, and comes first
-        self, text: str, *, strategy: Strategy | None = ..., max_new_tokens: int | None = ...
-    ) -> str: ...
-    @overload
-    def run(
-        self, text: str, *, strategy: Strategy | None = ..., max_new_tokens: int | None = ..., stream: Literal[True]
-    ) -> Iterator[str]: ...
-    @overload
-    def run(
-        self, text: Sequence[str], *, strategy: Strategy | None = ..., max_new_tokens: int | None = ...
-    ) -> list[str]: ...
+    @property
+    def writer(self) -> Writing[Any]:
+        """The task itself, where answers are texts that the model writes."""
+        if not isinstance(self.job, Writing):
+            raise InputError(f"task {self.task!r} writes no text", "ask with `run`, without a strategy or a stream")
+        return self.job
 
     def run(
         self,
@@ -86,55 +74,42 @@ class Model:
         strategy: Strategy | None = None,
         max_new_tokens: int | None = None,
         stream: bool = False,
-    ) -> str | list[str] | Iterator[str]:
-        """Do what the model is for: a text in, a text out; with `stream`, pieces of it as they are chosen."""
+    ) -> Any:
+        """Do what the model is for: the answer to a text, or a list of several; with `stream`, pieces as they come.
+
+        A translator and a language model give a text, a classifier its labels with their probabilities.
+        """
         if stream:
             if not isinstance(text, str):
                 raise InputError(f"{len(text)} texts cannot share one stream", "stream one text at a time")
-            return self._stream(text, strategy, max_new_tokens)
+            return self.writer.stream(self, text, strategy, max_new_tokens)
         texts = [text] if isinstance(text, str) else list(text)
-        outputs = [self.tokenizer.decode(found.ids) for found in self.hypotheses(texts, strategy, max_new_tokens)]
-        return outputs[0] if isinstance(text, str) else outputs
+        values = [answer.value for answer in self.answers(texts, strategy, max_new_tokens)]
+        return values[0] if isinstance(text, str) else values
+
+    def answers(
+        self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
+    ) -> list[Answer]:
+        """What the model says to each text, for a program, for people and for a file."""
+        for text in texts:
+            self.check(text)
+        return self.job.answers(self, texts, strategy, max_new_tokens)
 
     def hypotheses(
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
     ) -> list[Hypothesis]:
         """What decoding found for every text: ids, score, and the rows they were computed in."""
-        if not isinstance(strategy, Greedy | Sample | Beam | None):
-            raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
-        for text in texts:
-            self.check(text)
-        stop = Stop(self.tokenizer.eos_id, self._limit(max_new_tokens))
-        device = next(self.module.parameters()).device
-        found = []
-        for first in range(0, len(texts), TOGETHER):
-            inputs = self.objective.prompt(texts[first : first + TOGETHER]).to(device)
-            chosen = strategy or self.decoding.chosen()
-            chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
-            found += generate(self.module, inputs, chosen, stop)
-        return found
-
-    def _limit(self, max_new_tokens: int | None) -> int:
-        return self.decoding.max_new_tokens if max_new_tokens is None else max_new_tokens
+        return self.writer.hypotheses(self, texts, strategy, max_new_tokens)
 
     def check(self, text: str) -> None:
         """Refuse, in one sentence, what the model was never taught."""
         if not isinstance(text, str):
             raise InputError(f"a text is a string, not {type(text).__name__}", "decode bytes first")
-        if not text.strip():
-            raise InputError("the text is empty", "give some")
-        if self.recipe.data.corpus is not None:
-            open_corpus(self.recipe.data).check(text)
+        self.job.check(self.recipe, text)
 
-    def evaluate(self, pairs: Sequence[Pair]) -> dict[str, float]:
-        """The task's metrics on these pairs: where every question has one answer, its share; else BLEU and chrF too."""
-        if not pairs:
-            raise InputError("there are no pairs to measure on", "give a file of pairs, or test data in the recipe")
-        outputs, references = self.run([pair.source for pair in pairs]), [pair.target for pair in pairs]
-        found = {"exact_match": exact_match(outputs, references)}
-        if self.recipe.data.corpus is None:
-            found |= {"bleu": bleu(outputs, references, self.recipe.task.bleu), "chrf": chrf(outputs, references)}
-        return found
+    def evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
+        """The task's figures on these examples, such as pairs for a translator and documents for a language model."""
+        return self.job.evaluate(self, examples)
 
     def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":
         """What the model attends to while it answers, or while it reads the target it is given."""
@@ -149,9 +124,9 @@ class Model:
     @torch.no_grad()
     def _read_target(self, seen: Seen, text: str, target: str) -> None:
         device = next(self.module.parameters()).device
-        inputs = self.objective.prompt([text]).to(device)
+        inputs = self.writer.prompt(self, [text]).to(device)
         ids = self.tokenizer.encode(target)
-        read = torch.tensor([[self.tokenizer.bos_id, *ids]], device=device)
+        read = torch.tensor([[int(inputs.tokens.ids[0, -1]), *ids]], device=device)
         logits, _ = self.module.extend(read, self.module.start(inputs))
         written = (*ids, self.tokenizer.eos_id)
         likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
@@ -162,20 +137,6 @@ class Model:
         folder = Path(folder)
         save_model(folder, self.module)
         save_around(folder, self.tokenizer, self.recipe)
-
-    def _stream(self, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
-        chosen = strategy or self.decoding.chosen()
-        if isinstance(chosen, Beam):
-            raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
-        self.check(text)
-        stop = Stop(self.tokenizer.eos_id, self._limit(max_new_tokens))
-        inputs = self.objective.prompt([text]).to(next(self.module.parameters()).device)
-        text_of = self.tokenizer.stream()  # a character may need the bytes of several tokens
-        for token in stream(self.module, inputs, chosen, stop):
-            if piece := text_of.push(token):
-                yield piece
-        if rest := text_of.end():
-            yield rest
 
 
 def load(folder: str | Path) -> Model:
@@ -253,29 +214,29 @@ def train(
     listener = listener or Silent()
     for sentence in _claim(folder, plan, resume, changes or []):
         listener.say(sentence)
-    corpus = open_corpus(plan.data)
-    tokenizer = _tokenizer(folder, corpus, plan, resume)
-    seen = fingerprint.fingerprint(corpus, tokenizer)
+    job = TASKS[plan.task.name]
+    job.check_shape(plan.model)
+    data = job.open(plan)
+    tokenizer = _tokenizer(folder, job, data, plan, resume)
+    seen = fingerprint.fingerprint(data, tokenizer)
     fingerprint.compare(folder / DATA, seen, resume)
     torch.manual_seed(plan.training.seed)
-    config = TransformerConfig(**plan.model.model_dump(exclude={"name", "vectors"}), vocabulary=tokenizer.size)
-    how = objective(config, tokenizer)
-    module = _build(config)
+    module = _build(_config(plan, tokenizer, job.labels(data)))
     if plan.model.vectors is not None:
         known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
         listener.say(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
     module = module.to(_device(plan.training.device))
-    batches = batch_stream(plan, corpus, how)
-    next(batches.start(Position()))  # what cannot be trained on is refused before anything is written
-    valid = by_length(how.encode(held_out(corpus, "valid")), how, plan.training.batch_tokens)
+    lesson = job.lesson(
+        plan, data, module, tokenizer
+    )  # what cannot be trained on is refused before anything is written
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
     fingerprint.write(folder / DATA, seen)
     save_config(folder, module)
     save_around(folder, tokenizer, plan)
     run = Run(
-        TokenPrediction(module, label_smoothing=plan.training.label_smoothing),
-        Ahead(batches),
-        [how.batch(batch) for batch in valid],
+        lesson.trainable,
+        Ahead(lesson.batches),
+        lesson.validation,
         plan.training,
         folder,
         listener,
@@ -315,11 +276,14 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     raise ConfigError(f"the recipe in {folder} differs in {', '.join(changed)}", remedy)
 
 
-def _tokenizer(folder: Path, corpus: Corpus, plan: Recipe, resume: bool) -> Tokenizer:
+def _tokenizer(folder: Path, job: Task[Any], data: Examples, plan: Recipe, resume: bool) -> Tokenizer:
     kept = folder / "tokenizer.json"
-    if resume and kept.is_file():
-        return KINDS[plan.tokenizer.kind].load(kept)
-    return train_tokenizer(corpus, plan.tokenizer.size, plan.tokenizer.sample, plan.tokenizer.kind)
+    return KINDS[plan.tokenizer.kind].load(kept) if resume and kept.is_file() else job.tokenizer(plan, data)
+
+
+def _config(plan: Recipe, tokenizer: Tokenizer, labels: tuple[str, ...]) -> TransformerConfig:
+    shape = plan.model.model_dump(exclude={"name", "vectors"})
+    return TransformerConfig(**shape, vocabulary=tokenizer.size, labels=labels)
 
 
 def _build(config: TransformerConfig) -> Transformer:

@@ -191,7 +191,9 @@ RECIPES = {
     "short style": Bad(train('data.options.styles=["short"]'), "does not say which number is the day; use full, long"),
     "option of another kind": Bad(train("data.options.seed=three"), "option 'seed' of corpus 'dates' is 'three'"),
     "tokenizer too small": Bad(train("tokenizer.size=100"), "a vocabulary of 100 cannot hold"),
-    "an encoder to translate": Bad(train("model.architecture=encoder"), "cannot translate; use 'encoder-decoder'"),
+    "an encoder to translate": Bad(
+        train("model.architecture=encoder"), "'encoder' cannot do task 'translation'; use 'encoder-decoder'"
+    ),
     "unknown device": Bad(
         train("training.device=abacus"), "device 'abacus' cannot be used here; use auto, cpu or cuda"
     ),

@@ -28,7 +28,7 @@ def test_a_model_is_trained_saved_and_loaded_with_the_kind_its_recipe_names(kind
     assert again.tokenizer == model.tokenizer
     assert again.recipe.tokenizer.kind == kind
     assert again.module.config.vocabulary == model.tokenizer.size
-    inputs = model.objective.prompt(["en: 17", "de: 203"])
+    inputs = model.writer.prompt(model, ["en: 17", "de: 203"])
     rows = inputs.source if inputs.source is not None else inputs.tokens
     assert isinstance(rows, Padded)
     assert [row[-1] for row in rows.rows()] == [model.tokenizer.eos_id] * 2

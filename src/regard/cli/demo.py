@@ -26,7 +26,8 @@ def demo(
     """
     from regard import api
     from regard.cli.progress import ProgressBar
-    from regard.tasks.translation import held_out, open_corpus
+    from regard.tasks.task import held_out
+    from regard.tasks.translation import open_corpus
     from regard.training.interrupt import listening
     from regard.training.memory import keep_freed_memory
     from regard.views.look import draw_seen

@@ -2,21 +2,24 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.errors import InputError
+if TYPE_CHECKING:
+    from regard.data.corpus import Split
 
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     data: Annotated[
         list[Path] | None,
-        typer.Argument(help="A file of pairs, TSV or JSONL, or SOURCE TARGET; the recipe's test split if absent."),
+        typer.Argument(
+            help="A file of examples, or SOURCE TARGET; if absent the recipe's test data, or what it split off."
+        ),
     ] = None,
     examples: Annotated[
-        int | None, typer.Option(min=1, help="At most so many examples; if absent all of DATA, 1000 of a test split.")
+        int | None, typer.Option(min=1, help="At most so many examples; if absent all, or 1000 of a built-in corpus.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -25,27 +28,26 @@ def evaluate(
     Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
     from regard import api
-    from regard.data.sources import read_pairs
     from regard.metrics.text import signature
-    from regard.tasks.translation import held_out, open_corpus
+    from regard.tasks.task import held_out
 
     loaded = api.load(model)
-    table = loaded.recipe.data
+    job, recipe = loaded.job, loaded.recipe
     if data:
-        if len(data) > 2:
-            raise InputError(f"{len(data)} files are given", "give one file of pairs, or SOURCE TARGET")
-        pairs = read_pairs(data[0] if len(data) == 1 else (data[0], data[1]))[:examples]
+        found = job.read(data, recipe)[:examples]
         name = " and ".join(map(str, data))
     else:
-        pairs = held_out(open_corpus(table, ["test"]), "test", examples or 1000)
-        files = [table.test] if isinstance(table.test, str) else table.test or ()
-        name = f"{table.corpus or ' and '.join(files)} (test)"
-    metrics = loaded.evaluate(pairs)
+        table = recipe.given
+        split: "Split" = "valid" if table.test is None and table.split is not None else "test"
+        found = held_out(job.open(recipe, [split]), split, examples or (1000 if table.corpus else None))
+        files = (table.test if split == "test" else table.train) or ()
+        name = f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"
+    metrics = loaded.evaluate(found)
     if as_json:
-        record = {"task": loaded.task, "data": name, "examples": len(pairs), "metrics": metrics}
+        record = {"task": loaded.task, "data": name, "examples": len(found), "metrics": metrics}
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    typer.echo(f"{loaded.task} on {name}, {len(pairs)} examples")
+    typer.echo(f"{loaded.task} on {name}, {len(found)} examples")
     for metric, value in metrics.items():
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
     if "bleu" in metrics:

@@ -34,7 +34,7 @@ def run(
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it is made.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
 ) -> None:
-    """Do what the model is for: a translator translates.
+    """Do what the model is for: a translator translates, a language model goes on, a classifier gives labels.
 
     Example: `regard run runs/demo "de: 3 mars 2021"`
     """
@@ -46,7 +46,9 @@ def run(
     loaded = api.load(model)
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
     given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
-    loaded = replace(loaded, decoding=decoding(loaded.decoding, given))
+    if any(value is not None for value in given.values()):
+        _ = loaded.writer  # refuses where no text is written, so that no option is without effect
+        loaded = replace(loaded, decoding=decoding(loaded.decoding, given))
     if stream:
         for line in [text] if text is not None else stdin_lines():
             for piece in loaded.run(line, stream=True):
@@ -63,15 +65,10 @@ def _answer(model: "Model", texts: list[str], first: int, as_json: bool) -> None
     """Print the answers of a group; `first` is how many texts came before it, so that each draws its own numbers."""
     from regard.decoding.strategies import Sample
 
-    strategy = model.decoding.chosen()
-    strategy = replace(strategy, first=first) if isinstance(strategy, Sample) else strategy
-    for text, found in zip(texts, model.hypotheses(texts, strategy), strict=True):
-        output = model.tokenizer.decode(found.ids)
-        if as_json:
-            record = {"input": text, "output": output, "score": found.score, "tokens": len(found.ids)}
-            print(json.dumps(record, ensure_ascii=False), flush=True)
-        else:
-            print(output, flush=True)
+    usual = model.decoding.chosen()
+    strategy = replace(usual, first=first) if isinstance(usual, Sample) else None
+    for text, answer in zip(texts, model.answers(texts, strategy), strict=True):
+        print(json.dumps({"input": text} | answer.record, ensure_ascii=False) if as_json else answer.text, flush=True)
 
 
 def stdin_lines() -> Iterator[str]:

@@ -29,12 +29,18 @@ class Objective(ABC):
     """
 
     tokenizer: Tokenizer
+    prefix: str = ""
+    """What stands before every source, such as T5's `translate English to German: `."""
 
     def encode(self, pairs: Sequence[Pair]) -> list[Example]:
         """All pairs as ids, the two sides each in one call."""
-        sources = self.tokenizer.encode_batch([pair.source for pair in pairs])
+        sources = self.sources([pair.source for pair in pairs])
         targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
         return [Example(source, target) for source, target in zip(sources, targets, strict=True)]
+
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of sources, the prefix before each."""
+        return self.tokenizer.encode_batch([self.prefix + text for text in texts])
 
     @abstractmethod
     def cost(self, example: Example) -> int:
@@ -67,7 +73,7 @@ class SourceToTarget(Objective):
     def prompt(self, sources: Sequence[str]) -> Inputs:
         """The source for the encoder, `<bos>` for the decoder."""
         token = self.tokenizer
-        encoded = [[*ids, token.eos_id] for ids in token.encode_batch(list(sources))]
+        encoded = [[*ids, token.eos_id] for ids in self.sources(sources)]
         return Inputs(Padded.of([[token.bos_id]] * len(encoded)), Padded.of(encoded, fill=token.pad_id))
 
 
@@ -88,5 +94,5 @@ class Continuation(Objective):
     def prompt(self, sources: Sequence[str]) -> Inputs:
         """`source <bos>`, padded on the left so that all rows go on at the same column."""
         token = self.tokenizer
-        rows = [[*ids, token.bos_id] for ids in token.encode_batch(list(sources))]
+        rows = [[*ids, token.bos_id] for ids in self.sources(sources)]
         return Inputs(Padded.of(rows, fill=token.pad_id, side="left"))

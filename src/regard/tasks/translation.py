@@ -1,78 +1,130 @@
 """Translation in the wide sense: a text in, a text out. Also what `copy`, `reverse`, `sort` and `dates` are."""
 
 import os.path
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from regard.data.batching import Inputs
 from regard.data.corpus import Corpus, Pair, Split, corpus
 from regard.data.objectives import Continuation, Objective, SourceToTarget
 from regard.data.packing import Packed
 from regard.data.sources import PairList, read_pairs
-from regard.data.stream import Batching, BatchStream, ByLength
-from regard.errors import ConfigError, FileError
+from regard.data.splits import divided
+from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
+from regard.errors import ConfigError, FileError, InputError
+from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.config import TransformerShape
+from regard.models.transformer import Transformer
 from regard.tasks.recipe import DataTable, Recipe, Source
-from regard.text.opening import KINDS
+from regard.tasks.task import EVERY_SPLIT, Asked, Lesson, held_out
+from regard.tasks.writing import Writing
 from regard.text.tokenizer import Tokenizer
-
-LONGEST_WORD = 4096
-"""Characters a tokenizer is shown at once."""
+from regard.training.trainable import TokenPrediction
 
 
-def objective(shape: TransformerShape, tokenizer: Tokenizer) -> Objective:
+class Translation(Writing[Corpus]):
+    """A text in, a text out."""
+
+    name = "translation"
+    architectures = ("encoder-decoder", "decoder")
+
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
+        """A built-in corpus, or pairs from files."""
+        return open_corpus(recipe.data, splits)
+
+    def texts(self, data: Corpus, sample: int) -> Iterator[str]:
+        """Both sides of the first training examples."""
+        known = data.size("train")
+        pairs = (data.example("train", index) for index in range(sample if known is None else min(sample, known)))
+        return (text for pair in pairs for text in pair)
+
+    def lesson(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> Lesson:
+        """Targets from sources, in batches by length or packed."""
+        plan, how = recipe.training, objective(module.config, tokenizer, recipe.task.prefix)
+        batches = batch_stream(recipe, data, how)
+        next(batches.start(Position()))
+        valid = by_length(how.encode(held_out(data, "valid")), how, plan.batch_tokens)
+        trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
+        return Lesson(trainable, batches, [how.batch(batch) for batch in valid])
+
+    def check(self, recipe: Recipe, text: str) -> None:
+        """No empty text, and of a built-in corpus, what it teaches."""
+        super().check(recipe, text)
+        if recipe.data is not None and recipe.data.corpus is not None:
+            open_corpus(recipe.data).check(text)
+
+    def prompt(self, model: Asked, texts: Sequence[str]) -> Inputs:
+        """The sources, and where the decoder begins."""
+        return objective(model.module.config, model.tokenizer, model.recipe.task.prefix).prompt(texts)
+
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Pair]:
+        """Pairs of one file or of two."""
+        if len(paths) > 2:
+            raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
+        return read_pairs(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
+
+    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+        """Where every question has one answer, the share of right ones; else BLEU and chrF too."""
+        pairs: Sequence[Pair] = examples
+        if not pairs:
+            raise InputError("there are no pairs to measure on", "give a file of pairs, or test data in the recipe")
+        outputs = [answer.text for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
+        references = [pair.target for pair in pairs]
+        found = {"exact_match": exact_match(outputs, references)}
+        if model.recipe.data is None or model.recipe.data.corpus is None:
+            found |= {"bleu": bleu(outputs, references, model.recipe.task.bleu), "chrf": chrf(outputs, references)}
+        return found
+
+
+def objective(shape: TransformerShape, tokenizer: Tokenizer, prefix: str = "") -> Objective:
     """How this architecture turns a source into a target."""
-    if shape.architecture == "encoder":
-        raise ConfigError(
-            "architecture 'encoder' gives one output per input token and cannot translate",
-            "use 'encoder-decoder' or 'decoder'",
-        )
-    return SourceToTarget(tokenizer) if shape.architecture == "encoder-decoder" else Continuation(tokenizer)
+    return (SourceToTarget if shape.architecture == "encoder-decoder" else Continuation)(tokenizer, prefix)
 
 
-def open_corpus(table: DataTable, splits: Collection[Split] = ("train", "valid", "test")) -> Corpus:
+def open_corpus(table: DataTable | None, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
     """The corpus a recipe's [data] describes; of files, only those of the splits asked for are read."""
+    if table is None:
+        raise ConfigError("the recipe has no [data]", 'add corpus = "dates", or train = FILE and valid = FILE')
     if table.corpus is not None:
         return corpus(table.corpus, table.options)
-    if table.format == "text":
+    if table.format in ("text", "whole"):
         raise ConfigError(
-            "[data] format 'text' has documents and task 'translation' needs pairs",
+            f"[data] format {table.format!r} has documents and task 'translation' needs pairs",
             "use parallel, tsv or jsonl, or auto",
         )
     given: dict[Split, Source | None] = {"train": table.train, "valid": table.valid, "test": table.test}
+    if table.split is not None and "valid" in splits:
+        splits = {*splits, "train"}
     read = {split: _pairs(table, source) for split, source in given.items() if source and split in splits}
+    if table.split is not None and "train" in read:
+        train, valid = divided(read["train"], table.split)
+        return PairList(train, valid, read.get("test", []))
     return PairList(read.get("train", []), read.get("valid", []), read.get("test", []))
 
 
 def _pairs(table: DataTable, source: Source) -> list[Pair]:
     paths = table.paths(source)
     for path in [paths] if isinstance(paths, Path) else paths:
-        if not os.path.lexists(path):
-            raise FileError(
-                f"{path} does not exist", "check the path, or name the folder of the data with --set data.folder=FOLDER"
-            )
+        require_there(path)
     return read_pairs(paths, table.format)
+
+
+def require_there(path: Path) -> None:
+    """Raise FileError, with how to say where the data are, if a recipe's file is not there."""
+    if not os.path.lexists(path):
+        raise FileError(
+            f"{path} does not exist", "check the path, or name the folder of the data with --set data.folder=FOLDER"
+        )
 
 
 def batch_stream(recipe: Recipe, corpus: Corpus, how: Objective) -> BatchStream:
     """The batches a recipe trains on."""
-    batching: Batching = Packed() if recipe.data.batches == "packed" else ByLength()
+    batching: Batching = Packed() if recipe.given.batches == "packed" else ByLength()
     return BatchStream(corpus, how, recipe.training.batch_tokens, recipe.training.seed, batching)
-
-
-def held_out(corpus: Corpus, split: Split, most: int = 1000) -> list[Pair]:
-    """The first examples of a held-out split, at most so many."""
-    size = corpus.size(split)
-    return [corpus.example(split, index) for index in range(most if size is None else min(most, size))]
 
 
 def train_tokenizer(corpus: Corpus, size: int, sample: int, kind: str = "bpe") -> Tokenizer:
     """A tokenizer learnt from both sides of the first training examples."""
-    known = corpus.size("train")
-    count = sample if known is None else min(sample, known)
-    pairs = (corpus.example("train", index) for index in range(count))
-    return KINDS[kind].train((piece for pair in pairs for text in pair for piece in _pieces(text)), size)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces: learning merges takes the square of a word's length, and a word may be a whole line."""
-    return (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
+    table = {"size": size, "sample": sample, "kind": kind}
+    return Translation().tokenizer(Recipe.model_validate({"tokenizer": table}), corpus)

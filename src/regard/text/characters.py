@@ -46,7 +46,8 @@ class CharacterTokenizer(Tokenizer):
 
     @cached_property
     def _encode(self) -> Encode:
-        ids, unknown = self._engine.get_vocab(with_added_tokens=False), self._engine.token_to_id(self.unk)
+        ids = self._engine.get_vocab(with_added_tokens=False)
+        unknown = ids[self.unk]
         return lambda text: [ids.get(character, unknown) for character in text]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:

@@ -3,8 +3,9 @@
 from hashlib import sha1
 from itertools import chain
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
-from regard.data.corpus import Corpus, Split
+from regard.data.corpus import Split
 from regard.errors import FileError
 from regard.files import read_json, write_json
 from regard.text.tokenizer import Tokenizer
@@ -16,7 +17,20 @@ ENDLESS = 256
 """Pairs looked at of a corpus that has no end: it is a function of its options, which are in the recipe."""
 
 
-def fingerprint(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, str]:
+@runtime_checkable
+class Examples(Protocol):
+    """Examples by split and index, each a tuple of texts (or of what has a faithful `repr`): a Corpus is one."""
+
+    def size(self, split: Split) -> int | None:
+        """How many examples the split has; None if endless."""
+        ...
+
+    def example(self, split: Split, index: int) -> tuple[Any, ...]:
+        """The example at this place."""
+        ...
+
+
+def fingerprint(corpus: Examples, tokenizer: Tokenizer) -> dict[str, str]:
     """The size and a digest of what is trained and validated on, and of how it becomes ids."""
     vocabulary = sha1(tokenizer.to_json().encode(), usedforsecurity=False).hexdigest()
     return {"train": _digest(corpus, "train"), "valid": _digest(corpus, "valid"), "tokenizer": vocabulary}
@@ -43,7 +57,7 @@ def write(path: Path, now: dict[str, str]) -> None:
         write_json(path, now)
 
 
-def _digest(corpus: Corpus, split: Split) -> str:
+def _digest(corpus: Examples, split: Split) -> str:
     size = corpus.size(split)
     if size is None:
         indices = chain(range(ENDLESS))
@@ -52,8 +66,8 @@ def _digest(corpus: Corpus, split: Split) -> str:
         indices = chain(range(0, size, step), range(max(size - 1, 0), size))
     digest = sha1(usedforsecurity=False)
     for index in indices:
-        for text in corpus.example(split, index):
-            whole = text.encode("utf-8", "surrogatepass")
+        for part in corpus.example(split, index):
+            whole = (part if isinstance(part, str) else repr(part)).encode("utf-8", "surrogatepass")
             digest.update(len(whole).to_bytes(8, "big") + whole)
     return f"{'endless' if size is None else f'{size} pairs'}, {digest.hexdigest()}"
 

@@ -1,0 +1,9 @@
+"""What models can be for, by the name a recipe's [task] gives."""
+
+from typing import Any
+
+from regard.tasks.language import Language
+from regard.tasks.task import Task
+from regard.tasks.translation import Translation
+
+TASKS: dict[str, Task[Any]] = {task.name: task for task in (Translation(), Language())}

@@ -1,0 +1,159 @@
+"""What a model can be for, as one object: its data, how it is taught, how it answers and how it is measured.
+
+`TASKS` (table.py) has them by the name a recipe's [task] gives. `regard.train` asks a task for its lesson, `Model.run`
+for its answers, `regard evaluate` for its figures; none of them knows which task it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+from regard.data.batching import Batch
+from regard.data.corpus import Split
+from regard.data.stream import Batches
+from regard.decoding.strategies import Strategy
+from regard.errors import ConfigError, InputError
+from regard.models.config import TransformerShape
+from regard.models.transformer import Transformer
+from regard.tasks.recipe import DecodingTable, Recipe
+from regard.text.opening import KINDS
+from regard.text.tokenizer import Tokenizer
+from regard.training.fingerprint import Examples
+from regard.training.trainable import Trainable
+
+LONGEST_WORD = 4096
+"""Characters a tokenizer is shown at once: learning merges takes the square of a word's length."""
+
+EVERY_SPLIT: tuple[Split, ...] = ("train", "valid", "test")
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """What a task needs of the model that is asked: `regard.Model` has it."""
+
+    @property
+    def module(self) -> Transformer:
+        """The network."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """How it reads."""
+        ...
+
+    @property
+    def recipe(self) -> Recipe:
+        """What it is for."""
+        ...
+
+    @property
+    def decoding(self) -> DecodingTable:
+        """How it answers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says to one text: what `Model.run` returns, what people read, and what `--json` writes."""
+
+    value: Any
+    text: str
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What the loop trains, on what, and what it measures itself on."""
+
+    trainable: Trainable
+    batches: Batches
+    validation: list[Batch]
+
+
+D = TypeVar("D", bound=Examples)
+
+
+class Task(ABC, Generic[D]):
+    """One thing a model can be for. `D` is what its data are: examples by split and index."""
+
+    name: ClassVar[str]
+    architectures: ClassVar[tuple[str, ...]]
+    """Those that can do it."""
+    heads: ClassVar[tuple[str, ...]] = ("tokens",)
+    """What may stand on top of them."""
+    specials: ClassVar[tuple[str, ...]] = ()
+    """Special tokens it needs besides those every tokenizer has."""
+
+    def check_shape(self, shape: TransformerShape) -> None:
+        """Raise ConfigError, with what would do, unless a model of this shape can be for this."""
+        asked = {"architecture": self.architectures, "head": self.heads}
+        for key, known in asked.items():
+            if getattr(shape, key) not in known:
+                raise ConfigError(
+                    f"[model] {key} {getattr(shape, key)!r} cannot do task {self.name!r}",
+                    f"use {' or '.join(map(repr, known))}",
+                )
+
+    @abstractmethod
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> D:
+        """The recipe's data; of files, only those of the splits asked for are read."""
+
+    @abstractmethod
+    def texts(self, data: D, sample: int) -> Iterator[str]:
+        """What the tokenizer learns from: the texts of so many training examples."""
+
+    def tokenizer(self, recipe: Recipe, data: D) -> Tokenizer:
+        """The tokenizer this recipe's data teach, with the special tokens the task needs."""
+        table, kind = recipe.tokenizer, KINDS[recipe.tokenizer.kind]
+        new = [name for name in self.specials if not (name == Tokenizer.mask and kind.mask != name)]
+        texts = (piece for text in self.texts(data, table.sample) for piece in _pieces(text))
+        learnt = kind.train(texts, table.size - len(new))
+        return learnt.with_specials(new) if new else learnt
+
+    def labels(self, data: D) -> tuple[str, ...]:
+        """The names of the classes; none where there are none."""
+        return ()
+
+    @abstractmethod
+    def lesson(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> Lesson:
+        """Everything the loop needs; what cannot be trained on is refused here."""
+
+    def check(self, recipe: Recipe, text: str) -> None:
+        """Refuse, in one sentence, what a model of this recipe was never taught."""
+        if not text.strip():
+            raise InputError("the text is empty", "give some")
+
+    @abstractmethod
+    def answers(
+        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Answer]:
+        """What the model says to each text."""
+
+    @abstractmethod
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> Sequence[Any]:
+        """Examples of a user's files, to measure on."""
+
+    @abstractmethod
+    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+        """The task's figures on these examples."""
+
+
+def held_out(data: Examples, split: Split, most: int | None = 1000) -> list[Any]:
+    """The first examples of a held-out split, at most so many where it has no end or `most` says so."""
+    size = data.size(split)
+    count = size if most is None else most if size is None else min(most, size)
+    return [data.example(split, index) for index in range(count or 0)]
+
+
+def refuse_decoding(task: str, strategy: Strategy | None, max_new_tokens: int | None) -> None:
+    """A model that writes no text has no use for a strategy or a limit."""
+    if strategy is not None or max_new_tokens is not None:
+        what = "a strategy" if strategy is not None else f"a limit of {max_new_tokens} new tokens"
+        raise InputError(f"{what} has no effect on task {task!r}, which writes no text", "leave it out")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text in pieces: a word may be a whole line."""
+    return (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
