@@ -1,17 +1,38 @@
-"""Writing so that a crash leaves the last complete file: beside its name, flushed, then renamed."""
+"""Files: written so that a crash leaves the last complete one (beside its name, flushed, then renamed), and opened so
+that what is packed with gzip is unpacked and what cannot be read is said in one sentence."""
 
+import gzip
+import io
 import json
 import os
+import re
 import shutil
+import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from regard.errors import FileError
 
 PARTIAL = ".partial-"
 """What the name of a file being written begins with; nothing ever reads one."""
+
+GZIP = b"\x1f\x8b"
+FOREIGN = {
+    rb"PK\x03\x04": "zip",
+    rb"BZh[1-9]1AY": "bzip2",
+    rb"\xfd7zXZ": "xz",
+    rb"\x28\xb5\x2f\xfd": "zstd",
+    rb"7z\xbc\xaf": "7z",
+}
+"""How files begin that are packed otherwise, as patterns."""
+
+ALWAYS_UNPACKED = 64 * 2**20
+"""Bytes that any gzip file may unpack to."""
+MOST_TIMES = 100
+"""Beyond that, how many times its own size it may unpack to: text reaches 3 to 20, a bomb 1,000."""
 
 
 @contextmanager
@@ -88,3 +109,67 @@ def _remove(partial: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
     elif os.path.exists(partial):
         partial.unlink()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The file's bytes, unpacked where they are packed; what the system or gzip says becomes a FileError."""
+    try:
+        kind = _mode(path)
+        if stat.S_ISDIR(kind):
+            raise FileError(f"{path} is a folder, not a file", "give the path of a text file")
+        if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+            raise FileError(f"{path} is a device, not a file", "give the path of a text file")
+        with open(path, "rb") as stream:
+            if stream.peek(2)[:2] == GZIP:
+                yield io.BufferedReader(Unpacked(path, stream))
+            else:
+                yield stream
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist", "check the path") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise FileError(
+            f"{path} is a damaged gzip file ({str(error).rstrip('.')})", "copy or download it again"
+        ) from error
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror})", "check the path and its permissions") from error
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.stat(path).st_mode
+    except ValueError as error:  # a NUL in the name
+        raise FileError(f"{str(path)!r} cannot be the name of a file ({error})", "check the path") from error
+
+
+class Unpacked(io.RawIOBase):
+    """What a gzip stream unpacks to, refused as soon as it is out of all proportion to its size."""
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self._path = path
+        self._unpacked = gzip.GzipFile(fileobj=stream, mode="rb")
+        self._left = ALWAYS_UNPACKED + MOST_TIMES * os.fstat(stream.fileno()).st_size
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Fill the buffer with what comes next."""
+        content = self._unpacked.read1(len(buffer))
+        self._left -= len(content)
+        if self._left < 0:
+            raise FileError(
+                f"{self._path} unpacks to more than {MOST_TIMES} times its size", "unpack it yourself if that is meant"
+            )
+        buffer[: len(content)] = content
+        return len(content)
+
+
+def refuse_packed(path: Path, beginning: bytes) -> None:
+    """Say so if a text's first bytes are those of an archive, or of gzip inside gzip."""
+    for mark, kind in {GZIP: "gzip, twice", **FOREIGN}.items():
+        if re.match(mark, beginning):
+            raise FileError(f"{path} is packed with {kind}", "unpack it, or pack it once with gzip")

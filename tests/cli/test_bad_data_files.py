@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data import reading
+from regard import files
 
 PAIRS = "a\tA\nbb\tBB\nccc\tCCC\n"
 RECIPE = """
@@ -96,7 +96,7 @@ BAD = {
 
 @pytest.fixture(autouse=True)
 def _small_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "ALWAYS_UNPACKED", 2**20)
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 2**20)
 
 
 def prepare(data: Data) -> tuple[str, ...]:

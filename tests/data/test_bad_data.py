@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data import reading
+from regard import files
 from regard.data.corpus import Pair
 from regard.data.sources import read_documents, read_pairs
 from regard.errors import FileError
@@ -124,7 +124,7 @@ REFUSED = {
 
 @pytest.fixture(autouse=True)
 def _small_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "ALWAYS_UNPACKED", 2**15)
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 2**15)
 
 
 def read(path: Path) -> list[Pair] | list[str]:
@@ -182,7 +182,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
     path = tmp_path / TSV
     path.write_bytes(GOOD)
-    monkeypatch.setattr(reading, "open", closed, raising=False)
+    monkeypatch.setattr(files, "open", closed, raising=False)
     assert "cannot be read (Permission denied); check the path and its permissions" in sentence(path)
 
 
@@ -235,11 +235,11 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     with gzip.open(path, "wb", compresslevel=9) as stream:
         for _ in range(64):
             stream.write(b"x" * 2**20)
-    monkeypatch.setattr(reading, "MOST_TIMES", 3)
+    monkeypatch.setattr(files, "MOST_TIMES", 3)
     unpacked = []
-    original = reading.Unpacked.readinto
+    original = files.Unpacked.readinto
     monkeypatch.setattr(
-        reading.Unpacked, "readinto", lambda self, buffer: unpacked.append(original(self, buffer)) or unpacked[-1]
+        files.Unpacked, "readinto", lambda self, buffer: unpacked.append(original(self, buffer)) or unpacked[-1]
     )
     assert "unpacks to more than 3 times its size" in sentence(path)
     assert sum(unpacked) <= 2**15 + 3 * path.stat().st_size
@@ -249,8 +249,8 @@ def test_what_unpacks_to_just_the_limit_is_read(tmp_path, monkeypatch):
     path = tmp_path / TSV
     content = GOOD * 9973
     path.write_bytes(gzip.compress(content))
-    monkeypatch.setattr(reading, "MOST_TIMES", 0)
-    monkeypatch.setattr(reading, "ALWAYS_UNPACKED", len(content))
+    monkeypatch.setattr(files, "MOST_TIMES", 0)
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", len(content))
     assert len(read_pairs(path)) == 9973
-    monkeypatch.setattr(reading, "ALWAYS_UNPACKED", len(content) - 1)
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", len(content) - 1)
     assert "unpacks to more than" in sentence(path)

@@ -1,6 +1,8 @@
 """Streamed word counts equal a plain Counter while they fit, and fall short of it by no more than they say."""
 
+import bz2
 import gzip
+import lzma
 import tracemalloc
 from collections import Counter
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard import files
 from regard.errors import ConfigError, FileError, InputError
 from regard.text.counting import LONGEST_WORD, count_words, cut_text, read_texts, valid_text
 
@@ -118,6 +121,31 @@ def test_a_file_gives_its_text_back_in_pieces(tmp_path_factory, text, block):
         assert "".join(read_texts([path], block + 3)) == text.removeprefix("\ufeff")
 
 
+def test_a_bomb_is_refused_while_it_is_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"word " * 2**20, compresslevel=9))
+    assert sum(map(len, read_texts([path]))) == 5 * 2**20
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 2**16)
+    monkeypatch.setattr(files, "MOST_TIMES", 7)
+    given: list[int] = []
+    with pytest.raises(FileError, match="unpacks to more than 7 times its size"):
+        given.extend(map(len, read_texts([path], 2**10)))
+    assert 0 < sum(given) <= 2**16 + 7 * path.stat().st_size
+
+
+def test_a_text_that_begins_like_a_packed_file_is_a_text(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("BZh is what bzip2 writes first, PK what zip does")
+    assert "".join(read_texts([path])) == path.read_text()
+
+
+def test_a_mistake_of_the_reader_is_not_taken_for_one_of_the_file(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("some words")
+    with pytest.raises(ValueError, match="mine"), files.opened(path):
+        raise ValueError("mine")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "gzip"])
 def test_every_encoding_with_a_mark_and_gzip_read_alike(tmp_path, encoding):
     text = "één twee 字\r\nthree 🙂 four\n" * 50
@@ -136,6 +164,9 @@ def test_every_encoding_with_a_mark_and_gzip_read_alike(tmp_path, encoding):
         (b" \n ", r"is empty; give a file with some text"),
         (b"", r"is empty"),
         (gzip.compress(b"some words" * 99, mtime=0)[:-9], r"damaged gzip file"),
+        (gzip.compress(gzip.compress(b"some words")), r"is packed with gzip, twice; unpack it"),
+        (bz2.compress(b"some words"), r"is packed with bzip2; unpack it"),
+        (lzma.compress(b"some words"), r"is packed with xz; unpack it"),
     ],
 )
 def test_what_is_no_text_is_refused_in_one_sentence(tmp_path, content, said):

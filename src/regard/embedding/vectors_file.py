@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from regard.data.reading import opened
 from regard.embedding.vectors import Vectors
 from regard.errors import FileError, InputError
-from regard.files import writing
+from regard.files import opened, writing
 
 WIDEST = 65_536
 LONGEST_WORD = 65_536

@@ -15,19 +15,14 @@ A text longer than a block is cut before a blank that is followed by something e
 """
 
 import codecs
-import gzip
-import os
-import stat
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import BinaryIO
 
 from regard.errors import ConfigError, FileError, InputError
+from regard.files import opened, refuse_packed
 
 MOST_WORDS = 1_000_000
 """Distinct words kept by default: about 200 MB."""
@@ -67,7 +62,7 @@ def count_words(
     total = pruned = lost = 0
     for together in _blocks(texts, block):
         words = list(chain.from_iterable(map(split, together)))
-        if max(map(len, words), default=0) > LONGEST_WORD:
+        if max(map(len, together)) > LONGEST_WORD and max(map(len, words), default=0) > LONGEST_WORD:
             words = [part for word in words for part in _parts(word)]
         total += len(words)
         table.update(words)
@@ -95,7 +90,7 @@ def _blocks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     group: list[str] = []
     length = 0
     for text in texts:
-        for piece in cut_text(valid_text(text), size):
+        for piece in (text,) if len(valid_text(text)) <= size else cut_text(text, size):
             group.append(piece)
             length += len(piece)
             if length >= size:
@@ -157,7 +152,8 @@ def read_texts(paths: Iterable[Path], block: int = BLOCK) -> Iterator[str]:
 
 def _decoded(path: Path, block: int) -> Iterator[str]:
     """A file's text, block by block; what is no text is refused with the line it stands in."""
-    with _opened(path) as stream:
+    with opened(path) as stream:
+        refuse_packed(path, stream.peek(8))
         raw = stream.read(block)
         encoding = next((name for mark, name in _ENCODINGS.items() if raw.startswith(mark)), "utf-8")
         decoder = codecs.getincrementaldecoder(encoding)()
@@ -179,27 +175,3 @@ def _decoded(path: Path, block: int) -> Iterator[str]:
             line += text.count("\n")
             yield text
             raw = stream.read(block)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked where they are packed; what the system or gzip says becomes a FileError."""
-    try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise FileError(f"{path} is a folder, not a file", "give the path of a text file")
-        with open(path, "rb") as stream:
-            if stream.peek(2)[:2] == b"\x1f\x8b":
-                with gzip.open(stream) as unpacked:
-                    yield unpacked  # type: ignore[misc]  # reads bytes, which is all that is asked of it
-            else:
-                yield stream
-    except FileNotFoundError as error:
-        raise FileError(f"{path} does not exist", "check the path") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FileError(
-            f"{path} is a damaged gzip file ({str(error).rstrip('.')})", "copy or download it again"
-        ) from error
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path} cannot be read ({error.strerror})", "check the path and its permissions") from error
