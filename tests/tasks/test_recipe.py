@@ -1,6 +1,7 @@
 """Recipes: what a TOML file may say, how `--set` changes it, and that every shipped one trains."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from regard.data.corpus import CORPORA
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import ConfigError, FileError
 from regard.tasks.recipe import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable, Recipe, read_recipe, shipped
-from regard.tasks.translation import held_out, open_corpus, train_tokenizer
+from regard.tasks.table import TASKS
+from regard.tasks.task import held_out
+from regard.tasks.translation import open_corpus, train_tokenizer
 
 every_recipe = pytest.mark.parametrize("name", sorted(shipped()))
 
@@ -31,32 +34,46 @@ WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 
 def with_data(name: str, folder: Path) -> list[str]:
     """The changes a shipped recipe needs to have data: none for a corpus, else small files of the names it gives."""
-    data = read_recipe(name).data
-    if data.corpus is not None:
+    recipe = read_recipe(name)
+    if recipe.data.corpus is not None:
         return []
     folder.mkdir(exist_ok=True)
-    for files in (data.train, data.valid, data.test):
-        assert not isinstance(files, str)
-        for side, file in enumerate(files or ()):
-            lines = [word[:: 1 - 2 * side] for word in WORDS]
-            (folder / file).write_text("".join(f"{line} {line}\n" for line in lines))
+    for files in (recipe.data.train, recipe.data.valid, recipe.data.test):
+        for side, file in enumerate([files] if isinstance(files, str) else files or ()):
+            lines = [CONTENT[recipe.task.name](word[:: 1 - 2 * side]) for word in WORDS]
+            (folder / file).write_text("".join(f"{line}\n" for line in lines))
     return [f"data.folder={folder}"]
+
+
+CONTENT = {"translation": lambda word: f"{word} {word}", "language": lambda word: f"{word} {word} is {word}."}
+"""What stands on a line of a task's file."""
+
+
+def questions(recipe: Recipe) -> list[str]:
+    """Three texts that a model of this recipe may be asked."""
+    data = TASKS[recipe.task.name].open(recipe)
+    return [example[0] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
 
 
 @every_recipe
 def test_a_shipped_recipe_reads_and_its_data_exist(name, tmp_path):
     recipe = read_recipe(name, with_data(name, tmp_path / "data"))
-    corpus = open_corpus(recipe.data)
-    corpus.check(held_out(corpus, "test", 1)[0].source)
+    task = TASKS[recipe.task.name]
+    task.check_shape(recipe.model)
+    task.check(recipe, questions(recipe)[0])
     assert shipped()[name].endswith(".")
+
+
+TINY = ["training.steps=2", "training.batch_tokens=256", "tokenizer.sample=53", "model.width=12", "model.heads=2"]
+TINY += ["model.feedforward_width=7", "decoding.max_new_tokens=5", "training.compile=false"]
 
 
 @every_recipe
 def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.data.stream.POOL", 64)
-    tiny = ["training.steps=2", "training.batch_tokens=256", "tokenizer.sample=53", "model.width=12", "model.heads=2"]
-    tiny += ["model.feedforward_width=7", "decoding.max_new_tokens=5"]
-    known = read_recipe(name).data.corpus
+    recipe = read_recipe(name)
+    tiny = [*TINY] if recipe.data.window is None else [*TINY, "data.window=23"]
+    known = recipe.data.corpus
     options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
     small = {"held_out": 31, "first_year": 1990, "last_year": 2009}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
@@ -64,9 +81,13 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     trained = regard.train(name, tmp_path / "run", changes=tiny)
     loaded = regard.load(tmp_path / "run")
     assert trained.recipe == loaded.recipe == read_recipe(name, tiny)
-    texts = [pair.source for pair in held_out(open_corpus(loaded.recipe.data), "test", 3)]
+    texts = questions(loaded.recipe)
     assert loaded.run(texts) == trained.run(texts)
-    assert [loaded.run(text) for text in texts] == loaded.run(texts)
+    assert loaded.recipe.decoding.strategy == "sample" or [loaded.run(text) for text in texts] == loaded.run(texts)
+    task = TASKS[loaded.task]
+    figures = loaded.evaluate(held_out(task.open(loaded.recipe), "valid", 5))
+    assert figures
+    assert all(math.isfinite(value) for value in figures.values())
 
 
 def test_a_recipe_for_files_asks_for_their_folder(tmp_path, monkeypatch):
@@ -75,7 +96,7 @@ def test_a_recipe_for_files_asks_for_their_folder(tmp_path, monkeypatch):
         data = read_recipe(name).data
         if data.corpus is None:
             with pytest.raises(FileError, match=r"does not exist; .*--set data\.folder=FOLDER"):
-                open_corpus(data)
+                TASKS[read_recipe(name).task.name].open(read_recipe(name))
     assert read_recipe("translation").data.train == ("train.source", "train.target")
 
 

@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from regard.errors import ConfigError
+from regard.training.plan import TrainingPlan
 from regard.training.schedules import SCHEDULES, factor
 
 every = pytest.mark.parametrize("schedule", sorted(SCHEDULES))
@@ -63,3 +65,17 @@ def test_without_warm_up_the_first_step_is_at_the_peak_or_just_below():
     assert first["constant"] == first["inverse_sqrt"] == 1.0
     assert first["linear"] == pytest.approx(1 - 1 / STEPS)
     assert 0.99 < first["cosine"] < 1.0
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_floor_is_where_the_rate_ends_and_squeezes_the_way_there(schedule):
+    floored = [factor(schedule, step, warmup=WARMUP, steps=STEPS, floor=0.1) for step in range(1, STEPS + 1)]
+    assert floored[:WARMUP] == rates(schedule)[:WARMUP]
+    assert floored[WARMUP:] == pytest.approx([0.1 + 0.9 * rate for rate in rates(schedule)[WARMUP:]])
+    assert floored[-1] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+def test_a_floor_without_effect_is_refused(schedule):
+    with pytest.raises(ConfigError, match=f"floor has no effect with schedule '{schedule}'; use linear or cosine"):
+        TrainingPlan(schedule=schedule, floor=0.1)

@@ -108,7 +108,7 @@ class Run:
         stepper = Stepper(self.trainable, optimizer, plan, stream)
         awaited = Awaited()
         for step in range(progress.step + 1, last + 1):
-            rate = plan.learning_rate * factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps)
+            rate = plan.learning_rate * self._factor(step)
             taken = stepper.take(step, rate)
             awaited.add(taken)
             progress = replace(progress, step=step, position=taken.position)
@@ -131,6 +131,10 @@ class Run:
             if asked is not None:
                 raise Stopped(step, self.folder, asked)
         return progress
+
+    def _factor(self, step: int) -> float:
+        plan = self.plan
+        return factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.floor)
 
     def _report(self, taken: Taken, seconds: float, progress: Progress) -> Report:
         loss, norm = taken.read()

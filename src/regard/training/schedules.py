@@ -4,6 +4,8 @@ constant       stays
 linear         falls in a straight line to 0 at the last step
 cosine         falls along half a cosine to 0
 inverse_sqrt   √(warmup / step), Vaswani et al. 2017, eq. 3, scaled so that its peak is 1
+
+With a floor, linear and cosine end at that share of the peak instead of 0, their shapes being squeezed.
 """
 
 import math
@@ -28,6 +30,8 @@ SCHEDULES: dict[str, Shape] = {
 }
 
 
-def factor(schedule: str, step: int, *, warmup: int, steps: int) -> float:
+def factor(schedule: str, step: int, *, warmup: int, steps: int, floor: float = 0.0) -> float:
     """What the peak rate is multiplied by at this step; steps count from 1."""
-    return step / warmup if step <= warmup else SCHEDULES[schedule](step, warmup, steps)
+    if step <= warmup:
+        return step / warmup
+    return floor + (1 - floor) * SCHEDULES[schedule](step, warmup, steps)
