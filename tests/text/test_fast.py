@@ -66,6 +66,17 @@ def test_a_batch_in_threads_is_each_text_by_itself(texts: list[str]) -> None:
         assert encode_all(FAST, texts) == [FAST(text) for text in texts]
 
 
+@given(st.lists(st.one_of(mixed, st.text("a|\uffff\ufffe \n")), min_size=1, max_size=11))
+def test_texts_encoded_together_are_each_text_by_itself_whatever_they_hold(texts: list[str]) -> None:
+    assert FAST is not None
+    assert FAST.together(texts) == [ENGINE.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+def test_a_long_text_among_short_ones_changes_nothing() -> None:
+    texts = ["the rose ", "", "naïve " * (fast.SHORT // 5), " by the river", fast.SEPARATOR, "\n\n"]
+    assert TOKENIZER.encode_batch(texts) == [ENGINE.encode(text, add_special_tokens=False).ids for text in texts]
+
+
 @pytest.mark.parametrize("blank", [" ", "\n", "\u3000"])
 @pytest.mark.parametrize("after", ["", "x", " x", "\nx y"])
 def test_a_long_run_of_blanks_is_one_word_without_the_pattern(blank: str, after: str, monkeypatch) -> None:
