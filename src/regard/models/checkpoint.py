@@ -69,8 +69,8 @@ def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path
             raise FileError(f"{source} has a tensor {name!r} this model does not know", remedy)
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """A whole safetensors file, or none of it.
+def save_tensors(path: Path, tensors: dict[str, Tensor], said: dict[str, str] | None = None) -> None:
+    """A whole safetensors file, or none of it; `said` is what stands in it beside the tensors.
 
     The library writes to a file `.tmpXXXXXX` beside the one it is given, and a kill leaves it there: it gets a folder
     of its own, with a name that is known to be half-written.
@@ -78,7 +78,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     with writing(path) as partial, TemporaryDirectory(prefix=f"{partial.name}-", dir=partial.parent) as room:
         written = Path(room) / WEIGHTS
         try:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, written)
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, written, said)
         except SafetensorError as error:  # a full disk, above all
             raise OSError(str(error)) from error
         os.replace(written, partial)

@@ -65,6 +65,17 @@ class TransformerShape(BlockConfig):
         return self
 
 
+def _settled(config: TransformerShape) -> dict[str, object]:
+    """What the values that may be absent then are."""
+    return {
+        "key_value_heads": config.key_value_heads or config.heads,
+        "head_size": config.head_width,
+        "feedforward_width": config.feedforward_width or 4 * config.width,
+        "epsilon": config.epsilon or (1e-5 if config.norm == "layer" else 1e-6),
+        "encoder_layers": config.encoder_layers or config.layers,
+    }
+
+
 class TransformerConfig(TransformerShape):
     """A shape with the vocabulary it is built for."""
 
@@ -79,3 +90,7 @@ class TransformerConfig(TransformerShape):
                 "name the classes where the head is 'labels', and only there",
             )
         return self
+
+    def settled(self) -> "TransformerConfig":
+        """The same model with nothing left to a default."""
+        return self.model_copy(update=_settled(self))

@@ -1,0 +1,123 @@
+"""From the names of one party to those of another: which of their tensors is which of ours, in both directions."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from regard.errors import FileError
+from regard.models.families.family import Family, Names, Place
+
+Read = Callable[[str], Tensor]
+"""A tensor of theirs by its name."""
+
+REMEDY = "the config and the weights must come from the same model"
+
+
+def place_of(name: str, names: Names) -> Place | None:
+    """Where our parameter is in theirs; by its own name, or by its module's."""
+    module, _, last = name.rpartition(".")
+    number = re.search(r"\.layers\.(\d+)\.", name)
+    for asked, ending in ((name, ""), (module, f".{last}")):
+        found = names.get(re.sub(r"\.layers\.\d+\.", ".layers.*.", asked))
+        if found is not None:
+            place = Place(found) if isinstance(found, str) else found
+            whole = place.name + ending
+            whole = whole.replace("*", number.group(1)) if number else whole
+            return Place(whole, place.part, place.of, place.turned, place.skipped, place.row)
+    return None
+
+
+def cut(tensor: Tensor, place: Place) -> Tensor:
+    """Ours of theirs."""
+    if place.turned and tensor.dim() == 2:
+        tensor = tensor.T
+    if place.of > 1:
+        tensor = tensor.chunk(place.of)[place.part]
+    if place.row:
+        tensor = tensor[0]
+    return tensor[place.skipped :].contiguous()
+
+
+def join(parts: list[Tensor], place: Place) -> Tensor:
+    """Theirs of ours: all parts of it, in order."""
+    tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
+    if place.skipped:
+        tensor = torch.cat((tensor.new_zeros(place.skipped, *tensor.shape[1:]), tensor))
+    if place.row:
+        tensor = tensor[None]
+    return tensor.T.contiguous() if place.turned and tensor.dim() == 2 else tensor.contiguous()
+
+
+class Reading:
+    """Their tensors under our names, one after the other; what is missing or left over is named."""
+
+    def __init__(self, family: Family, names: Names, theirs: Iterable[str], where: str) -> None:
+        self.family, self.names, self.where = family, names, where
+        self.given = {_today(name): name for name in theirs}
+        """Their tensors by the name of today, with what their file calls them."""
+        body = family.body
+        self.bare = bool(body) and not any(name.startswith(body) for name in self.given)
+
+    def tensors(self, wanted: Iterable[str], shapes: dict[str, torch.Size], read: Read) -> Iterator[tuple[str, Tensor]]:
+        """Every one of ours."""
+        used = set()
+        for name in wanted:
+            place = place_of(name, self.names)
+            if place is None:
+                raise FileError(f"a {self.family.name} model has no place for {name!r}", REMEDY)
+            theirs = self._own(place.name)
+            if theirs not in self.given:
+                raise FileError(f"{self.where} lacks the tensor {theirs!r}", REMEDY)
+            used.add(theirs)
+            tensor = read(self.given[theirs])
+            if not tensor.is_floating_point():
+                raise FileError(f"{self.where} has {theirs!r} in {tensor.dtype}", "use weights that are not quantised")
+            try:
+                ours = cut(tensor, place)
+            except (IndexError, RuntimeError):
+                ours = tensor
+            if ours.shape != shapes[name]:
+                problem = f"{self.where} has {theirs!r} shaped {list(tensor.shape)}, which does not fit {name!r}"
+                raise FileError(f"{problem}, {list(shapes[name])}", REMEDY)
+            yield name, ours
+        self._check_rest(used, read)
+
+    def _check_rest(self, used: set[str], read: Read) -> None:
+        """What is left over is a copy or no weight, or it is named."""
+        copies = {self._own(copy): self._own(original) for copy, original in self.family.copies.items()}
+        for theirs, kept in self.given.items():
+            if theirs in used or any(re.fullmatch(self._own(one), theirs) for one in self.family.dropped):
+                continue
+            if theirs not in copies:
+                raise FileError(f"{self.where} has a tensor {theirs!r} this model does not know", REMEDY)
+            original = copies[theirs]
+            if original in self.given and not torch.equal(read(kept), read(self.given[original])):
+                raise FileError(
+                    f"{self.where} has {theirs!r} and {original!r}, which differ, and the config says they are one",
+                    "set tie_word_embeddings to false in its config.json",
+                )
+
+    def _own(self, name: str) -> str:
+        """Their name as this file has it: without the body's prefix in a file of the body alone."""
+        for prefix in (self.family.body, re.escape(self.family.body)):
+            if self.bare and name.startswith(prefix):
+                return name.removeprefix(prefix)
+        return name
+
+
+def _today(name: str) -> str:
+    """A name as it is written today: norms had a gamma and a beta."""
+    return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
+
+
+def their_tensors(names: Names, ours: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our tensors under their names."""
+    parts: dict[str, tuple[Place, dict[int, Tensor]]] = {}
+    for name, tensor in ours.items():
+        place = place_of(name, names)
+        if place is None:
+            raise FileError(f"there is no place for {name!r} in this family", "convert to another one")
+        parts.setdefault(place.name, (place, {}))[1][place.part] = tensor.detach()
+    return {name: join([found[part] for part in sorted(found)], place) for name, (place, found) in parts.items()}

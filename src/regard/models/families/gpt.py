@@ -1,0 +1,88 @@
+"""GPT-2 (Radford et al. 2019): a decoder that predicts the next token; norms before the sublayers, learnt positions."""
+
+from regard.models.config import TransformerConfig
+from regard.models.families.family import Family, Names, Place, Values, activation, in_each_layer, their_activation
+
+SHAPE: Values = {
+    "architecture": "decoder",
+    "norm_placement": "pre",
+    "feedforward": "gelu_tanh",
+    "positions": "learnt",
+    "scaled": False,
+    "draw": "normal",
+}
+
+
+def _size(layers: int, width: int, heads: int, longest: int = 1024) -> Values:
+    return {"layers": layers, "width": width, "heads": heads, "longest": longest, "vocabulary": 50257}
+
+
+SIZES = {
+    "gpt2": _size(12, 768, 12),
+    "gpt2-medium": _size(24, 1024, 16),
+    "gpt2-large": _size(36, 1280, 20),
+    "gpt2-xl": _size(48, 1600, 25),
+    "gpt3": _size(96, 12288, 96, longest=2048),  # Brown et al. 2020, table 2.1; its sparse layers counted as dense
+}
+
+LAYER: Names = {
+    "around_self.norm": "ln_1",
+    "self_attention.query": Place("attn.c_attn", part=0, of=3, turned=True),
+    "self_attention.key": Place("attn.c_attn", part=1, of=3, turned=True),
+    "self_attention.value": Place("attn.c_attn", part=2, of=3, turned=True),
+    "self_attention.output": Place("attn.c_proj", turned=True),
+    "around_feedforward.norm": "ln_2",
+    "feedforward.into": Place("mlp.c_fc", turned=True),
+    "feedforward.back": Place("mlp.c_proj", turned=True),
+}
+
+NAMES: Names = {
+    "embedding": "transformer.wte",
+    "decoder_positions.absolute": "transformer.wpe",
+    **in_each_layer("decoder", "transformer.h", LAYER),
+    "decoder.norm": "transformer.ln_f",
+    "output": "lm_head",
+}
+
+
+def _read_odd(theirs: Values) -> Values:
+    return {"feedforward": activation(theirs.get("activation_function", "gelu_new"))}
+
+
+def _write_odd(config: TransformerConfig) -> Values:
+    return {"activation_function": their_activation(config.feedforward), "embd_pdrop": config.dropout}
+
+
+FAMILY = Family(
+    name="gpt",
+    model_type="gpt2",
+    paper="Radford et al. 2019",
+    objective="language",
+    shape=SHAPE,
+    sizes=SIZES,
+    keys={
+        "width": ("n_embd", 768),
+        "layers": ("n_layer", 12),
+        "heads": ("n_head", 12),
+        "feedforward_width": ("n_inner", None),
+        "longest": ("n_positions", 1024),
+        "epsilon": ("layer_norm_epsilon", 1e-5),
+        "dropout": ("resid_pdrop", 0.1),
+        "attention_dropout": ("attn_pdrop", 0.1),
+        "tied": ("tie_word_embeddings", True),
+        "vocabulary": ("vocab_size", 50257),
+    },
+    fixed={
+        "add_cross_attention": False,
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "reorder_and_upcast_attn": False,
+    },
+    architectures={"tokens": "GPT2LMHeadModel"},
+    body="transformer.",
+    names=lambda config: NAMES,
+    copies={"lm_head.weight": "transformer.wte.weight"},
+    dropped=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",),
+    read_odd=_read_odd,
+    write_odd=_write_odd,
+)

@@ -1,0 +1,126 @@
+"""LLaMA (Touvron et al. 2023): a decoder with RMS norms, rotary positions, gated feed-forward, and no biases."""
+
+from regard.attention.rotary import PLAIN
+from regard.errors import ConfigError
+from regard.models.config import TransformerConfig
+from regard.models.families.family import Family, Names, Values, in_each_layer
+
+SHAPE: Values = {
+    "architecture": "decoder",
+    "norm": "rms",
+    "norm_placement": "pre",
+    "feedforward": "swiglu",
+    "positions": "rotary",
+    "bias": False,
+    "dropout": 0.0,
+    "scaled": False,
+    "tied": False,
+    "draw": "normal",
+}
+
+
+def _size(layers: int, width: int, heads: int, inner: int) -> Values:
+    sizes = {"layers": layers, "width": width, "heads": heads, "feedforward_width": inner}
+    return {**sizes, "longest": 2048, "vocabulary": 32000}
+
+
+_THREE = {"key_value_heads": 8, "longest": 8192, "vocabulary": 128256}
+_TURNS = {"rotary": {"base": 500_000.0}}
+
+SIZES = {
+    "llama-7b": _size(32, 4096, 32, 11008),
+    "llama-13b": _size(40, 5120, 40, 13824),
+    "llama-65b": _size(80, 8192, 64, 22016),
+    "llama2-7b": _size(32, 4096, 32, 11008) | {"longest": 4096},
+    "llama2-70b": _size(80, 8192, 64, 28672) | {"longest": 4096, "key_value_heads": 8},
+    "llama3-8b": _size(32, 4096, 32, 14336) | _THREE | _TURNS,
+    "llama3-70b": _size(80, 8192, 64, 28672) | _THREE | _TURNS,
+}
+
+LAYER = {
+    "around_self.norm": "input_layernorm",
+    "self_attention.query": "self_attn.q_proj",
+    "self_attention.key": "self_attn.k_proj",
+    "self_attention.value": "self_attn.v_proj",
+    "self_attention.output": "self_attn.o_proj",
+    "around_feedforward.norm": "post_attention_layernorm",
+    "feedforward.into": "mlp.gate_proj",
+    "feedforward.gate": "mlp.up_proj",
+    "feedforward.back": "mlp.down_proj",
+}
+
+NAMES: Names = {
+    "embedding": "model.embed_tokens",
+    **in_each_layer("decoder", "model.layers", LAYER),
+    "decoder.norm": "model.norm",
+    "output": "lm_head",
+}
+
+
+def _read_odd(theirs: Values) -> Values:
+    given = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
+    kind = given.get("rope_type", given.get("type", "default"))
+    if kind not in ("default", "linear", "llama3"):
+        raise ConfigError(f"rotary positions of the type {kind!r} are not known here", "use default, linear or llama3")
+    rotary = {
+        "base": given.get("rope_theta", theirs.get("rope_theta", PLAIN.base)),
+        "scaling": "none" if kind == "default" else kind,
+        "factor": given.get("factor", PLAIN.factor) if kind != "default" else PLAIN.factor,
+    }
+    if kind == "llama3":
+        rotary |= {"low": given["low_freq_factor"], "high": given["high_freq_factor"]}
+        rotary |= {"original": given["original_max_position_embeddings"]}
+    biases = theirs.get("attention_bias", False), theirs.get("mlp_bias", False)
+    if biases[0] != biases[1]:
+        raise ConfigError("biases in the attention or the feed-forward alone are not known here", "have both or none")
+    width, heads = theirs.get("hidden_size", 4096), theirs.get("num_attention_heads", 32)
+    own = theirs.get("head_dim")
+    return {"rotary": rotary, "bias": biases[0], "head_size": None if own in (None, width // heads) else own}
+
+
+def _write_odd(config: TransformerConfig) -> Values:
+    turns = config.rotary
+    rope: Values = {"rope_theta": turns.base, "rope_type": "default" if turns.scaling == "none" else turns.scaling}
+    if turns.scaling != "none":
+        rope["factor"] = turns.factor
+    if turns.scaling == "llama3":
+        rope |= {"low_freq_factor": turns.low, "high_freq_factor": turns.high}
+        rope |= {"original_max_position_embeddings": turns.original}
+    return {
+        "rope_parameters": rope,
+        "head_dim": config.head_width,
+        "num_key_value_heads": config.key_value_heads or config.heads,
+        "intermediate_size": config.feedforward_width or 4 * config.width,
+        "attention_bias": config.bias,
+        "mlp_bias": config.bias,
+    }
+
+
+FAMILY = Family(
+    name="llama",
+    model_type="llama",
+    paper="Touvron et al. 2023",
+    objective="language",
+    shape=SHAPE,
+    sizes=SIZES,
+    keys={
+        "width": ("hidden_size", 4096),
+        "layers": ("num_hidden_layers", 32),
+        "heads": ("num_attention_heads", 32),
+        "key_value_heads": ("num_key_value_heads", None),
+        "feedforward_width": ("intermediate_size", 11008),
+        "longest": ("max_position_embeddings", 2048),
+        "epsilon": ("rms_norm_eps", 1e-6),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "tied": ("tie_word_embeddings", False),
+        "vocabulary": ("vocab_size", 32000),
+    },
+    fixed={"hidden_act": "silu"},
+    architectures={"tokens": "LlamaForCausalLM"},
+    body="model.",
+    names=lambda config: NAMES,
+    copies={"lm_head.weight": "model.embed_tokens.weight"},
+    dropped=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
+    read_odd=_read_odd,
+    write_odd=_write_odd,
+)

@@ -1,0 +1,99 @@
+"""Marian (Junczys-Dowmunt et al. 2018): translators much like the Transformer of 2017, with one table for all."""
+
+from regard.errors import ConfigError
+from regard.models.config import TransformerConfig
+from regard.models.families.family import Family, Names, Place, Values, activation, in_each_layer, their_activation
+
+SHAPE: Values = {
+    "architecture": "encoder-decoder",
+    "norm_placement": "post",
+    "feedforward": "silu",
+    "positions": "sinusoidal_halves",
+    "scaled": True,
+    "output_bias": True,
+}
+
+SIZES = {"marian-base": {"layers": 6, "width": 512, "heads": 8, "feedforward_width": 2048, "vocabulary": 58101}}
+
+
+def _attention(ours: str, theirs: str, norm: str) -> dict[str, str]:
+    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+    return {**{f"{ours}.{name}": f"{theirs}.{other}" for name, other in names.items()}, norm: f"{theirs}_layer_norm"}
+
+
+OWN = {
+    **_attention("self_attention", "self_attn", "around_self.norm"),
+    "feedforward.into": "fc1",
+    "feedforward.back": "fc2",
+    "around_feedforward.norm": "final_layer_norm",
+}
+
+NAMES: Names = {
+    "embedding": "model.shared",
+    **in_each_layer("encoder", "model.encoder.layers", OWN),
+    **in_each_layer(
+        "decoder", "model.decoder.layers", OWN | _attention("cross_attention", "encoder_attn", "around_cross.norm")
+    ),
+    "output.weight": "lm_head.weight",
+    "output.bias": Place("final_logits_bias", row=True),
+}
+
+
+def _read_odd(theirs: Values) -> Values:
+    for what in ("attention_heads", "ffn_dim"):
+        sides = theirs.get(f"encoder_{what}"), theirs.get(f"decoder_{what}")
+        if sides[0] != sides[1]:
+            raise ConfigError(f"{what} of {sides[0]} and {sides[1]} on the two sides are not known here", "use one")
+    layers, decoding = theirs.get("encoder_layers", 12), theirs.get("decoder_layers", 12)
+    return {
+        "feedforward": activation(theirs.get("activation_function", "gelu")),
+        "layers": decoding,
+        "encoder_layers": None if layers == decoding else layers,
+    }
+
+
+def _write_odd(config: TransformerConfig) -> Values:
+    inner = config.feedforward_width or 4 * config.width
+    return {
+        "activation_function": their_activation(config.feedforward),
+        "encoder_layers": config.encoder_layers or config.layers,
+        "decoder_layers": config.layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": inner,
+        "decoder_ffn_dim": inner,
+        "is_encoder_decoder": True,
+    }
+
+
+FAMILY = Family(
+    name="marian",
+    model_type="marian",
+    paper="Junczys-Dowmunt et al. 2018",
+    objective="translation",
+    shape=SHAPE,
+    sizes=SIZES,
+    keys={
+        "width": ("d_model", 1024),
+        "heads": ("encoder_attention_heads", 16),
+        "feedforward_width": ("encoder_ffn_dim", 4096),
+        "longest": ("max_position_embeddings", 1024),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "scaled": ("scale_embedding", False),
+        "tied": ("tie_word_embeddings", True),
+        "vocabulary": ("vocab_size", 58101),
+    },
+    fixed={"share_encoder_decoder_embeddings": True},
+    architectures={"tokens": "MarianMTModel"},
+    body="",
+    names=lambda config: NAMES,
+    copies={
+        "model.encoder.embed_tokens.weight": "model.shared.weight",
+        "model.decoder.embed_tokens.weight": "model.shared.weight",
+        "lm_head.weight": "model.shared.weight",
+    },
+    dropped=(r"model\.(encoder|decoder)\.embed_positions\.weight",),
+    read_odd=_read_odd,
+    write_odd=_write_odd,
+)

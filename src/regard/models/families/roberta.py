@@ -1,0 +1,64 @@
+"""RoBERTa (Liu et al. 2019): BERT without next sentences; its positions begin two rows into their table."""
+
+from regard.models.config import TransformerConfig
+from regard.models.families import bert
+from regard.models.families.family import Family, Names, Place, Values
+
+UNUSED = 2
+"""Rows of the position table before the first: padding's, and one below it."""
+
+HEADS: dict[str, Names] = {
+    "none": {},
+    "masked": {
+        "output.change.linear": "lm_head.dense",
+        "output.change.norm": "lm_head.layer_norm",
+        "output.weight": "lm_head.decoder.weight",
+        "output.bias": "lm_head.bias",
+    },
+    "labels": {"pooler.linear": "classifier.dense", "output": "classifier.out_proj"},
+    "spans": {"output": "qa_outputs"},
+}
+
+
+def _names(config: TransformerConfig) -> Names:
+    places = {"encoder_positions.absolute": Place("roberta.embeddings.position_embeddings", skipped=UNUSED)}
+    own = {"output.bias": "lm_head.decoder.bias"} if config.head == "masked" and not config.tied else {}
+    return {**bert.body("roberta."), **places, **HEADS[config.head], **own}
+
+
+def _read_odd(theirs: Values) -> Values:
+    return bert.read_odd(theirs) | {"longest": theirs.get("max_position_embeddings", 514) - UNUSED}
+
+
+def _write_odd(config: TransformerConfig) -> Values:
+    return bert.write_odd(config) | {"max_position_embeddings": config.longest + UNUSED}
+
+
+FAMILY = Family(
+    name="roberta",
+    model_type="roberta",
+    paper="Liu et al. 2019",
+    objective="masked",
+    shape=bert.SHAPE | {"segments": 1, "epsilon": 1e-5},
+    sizes={
+        "roberta-base": bert.size(12, 768, vocabulary=50265),
+        "roberta-large": bert.size(24, 1024, vocabulary=50265),
+    },
+    keys=bert.KEYS,
+    fixed=bert.FIXED | {"pad_token_id": UNUSED - 1},
+    architectures={
+        "none": "RobertaModel",
+        "masked": "RobertaForMaskedLM",
+        "labels": "RobertaForSequenceClassification",
+        "spans": "RobertaForQuestionAnswering",
+    },
+    body="roberta.",
+    names=_names,
+    copies={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    dropped=(r"roberta\.embeddings\.position_ids", r"lm_head\.bias"),
+    read_odd=_read_odd,
+    write_odd=_write_odd,
+)

@@ -1,0 +1,132 @@
+"""T5 (Raffel et al. 2019): an encoder–decoder on text with pieces cut out; RMS norms, buckets of distance, no biases.
+
+Its scores are not divided by √d_k. Version 1.1 has a gated feed-forward and an output of its own.
+"""
+
+from regard.errors import ConfigError
+from regard.models.config import TransformerConfig
+from regard.models.families.family import Family, Names, Values, in_each_layer
+
+SHAPE: Values = {
+    "architecture": "encoder-decoder",
+    "norm": "rms",
+    "norm_placement": "pre",
+    "feedforward": "relu",
+    "similarity": "dot",
+    "positions": "t5",
+    "bias": False,
+    "scaled": False,
+    "output_scaled": True,
+}
+
+
+def _size(layers: int, width: int, heads: int, inner: int, head_size: int | None = None) -> Values:
+    sizes = {"layers": layers, "width": width, "heads": heads, "feedforward_width": inner}
+    return {**sizes, "head_size": head_size, "vocabulary": 32128}
+
+
+SIZES = {
+    "t5-small": _size(6, 512, 8, 2048),
+    "t5-base": _size(12, 768, 12, 3072),
+    "t5-large": _size(24, 1024, 16, 4096),
+    "t5-3b": _size(24, 1024, 32, 16384, head_size=128),
+    "t5-11b": _size(24, 1024, 128, 65536, head_size=128),
+}
+
+FEEDFORWARDS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
+"""Their feed_forward_proj → our feedforward."""
+
+
+def _attention(ours: str, theirs: str) -> dict[str, str]:
+    return {f"{ours}.{name}": f"{theirs}.{name[0]}" for name in ("query", "key", "value", "output")}
+
+
+def _feedforward(layer: str, *, gated: bool) -> dict[str, str]:
+    into = {"feedforward.into": f"{layer}.DenseReluDense.wi"}
+    if gated:
+        into = {"feedforward.into": f"{layer}.DenseReluDense.wi_0", "feedforward.gate": f"{layer}.DenseReluDense.wi_1"}
+    back = {"feedforward.back": f"{layer}.DenseReluDense.wo", "around_feedforward.norm": f"{layer}.layer_norm"}
+    return {**into, **back}
+
+
+def _names(config: TransformerConfig) -> Names:
+    gated = config.feedforward != "relu"
+    own = {**_attention("self_attention", "layer.0.SelfAttention"), "around_self.norm": "layer.0.layer_norm"}
+    crossing = {**_attention("cross_attention", "layer.1.EncDecAttention"), "around_cross.norm": "layer.1.layer_norm"}
+    first = "block.0.layer.0.SelfAttention.relative_attention_bias"
+    return {
+        "embedding": "shared",
+        "encoder_positions.bias.terms": f"encoder.{first}",
+        "decoder_positions.bias.terms": f"decoder.{first}",
+        **in_each_layer("encoder", "encoder.block", own | _feedforward("layer.1", gated=gated)),
+        **in_each_layer("decoder", "decoder.block", own | crossing | _feedforward("layer.2", gated=gated)),
+        "encoder.norm": "encoder.final_layer_norm",
+        "decoder.norm": "decoder.final_layer_norm",
+        "output": "lm_head",
+    }
+
+
+def _read_odd(theirs: Values) -> Values:
+    kind = theirs.get("feed_forward_proj", "relu")
+    if kind not in FEEDFORWARDS:
+        raise ConfigError(f"feed_forward_proj = {kind!r} is not known here", f"use {', '.join(FEEDFORWARDS)}")
+    layers, decoding = theirs.get("num_layers", 6), theirs.get("num_decoder_layers")
+    width, heads, own = theirs.get("d_model", 512), theirs.get("num_heads", 8), theirs.get("d_kv", 64)
+    tied = theirs.get("tie_word_embeddings", True)
+    return {
+        "feedforward": FEEDFORWARDS[kind],
+        "layers": decoding or layers,
+        "encoder_layers": None if decoding in (None, layers) else layers,
+        "head_size": None if own * heads == width else own,
+        "output_scaled": theirs.get("scale_decoder_outputs", tied),
+    }
+
+
+def _write_odd(config: TransformerConfig) -> Values:
+    kind = next((theirs for theirs, ours in FEEDFORWARDS.items() if ours == config.feedforward), "relu")
+    return {
+        "feed_forward_proj": kind,
+        "num_layers": config.encoder_layers or config.layers,
+        "num_decoder_layers": config.layers,
+        "d_ff": config.feedforward_width or 4 * config.width,
+        "d_kv": config.head_width,
+        "scale_decoder_outputs": config.output_scaled,
+        "is_encoder_decoder": True,
+        "decoder_start_token_id": 0,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+    }
+
+
+FAMILY = Family(
+    name="t5",
+    model_type="t5",
+    paper="Raffel et al. 2019",
+    objective="denoising",
+    shape=SHAPE,
+    sizes=SIZES,
+    keys={
+        "width": ("d_model", 512),
+        "heads": ("num_heads", 8),
+        "feedforward_width": ("d_ff", 2048),
+        "epsilon": ("layer_norm_epsilon", 1e-6),
+        "dropout": ("dropout_rate", 0.1),
+        "attention_dropout": ("dropout_rate", 0.1),
+        "buckets": ("relative_attention_num_buckets", 32),
+        "furthest": ("relative_attention_max_distance", 128),
+        "tied": ("tie_word_embeddings", True),
+        "vocabulary": ("vocab_size", 32128),
+    },
+    fixed={},
+    architectures={"tokens": "T5ForConditionalGeneration"},
+    body="",
+    names=_names,
+    copies={
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+        "lm_head.weight": "shared.weight",
+    },
+    dropped=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
+    read_odd=_read_odd,
+    write_odd=_write_odd,
+)

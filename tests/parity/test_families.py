@@ -1,0 +1,123 @@
+"""Every family against `transformers`, from the same files: outputs, hidden vectors, both directions."""
+
+import json
+import logging
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_peers import PEERS, crossing, our_inputs, saved, their_call
+
+transformers = pytest.importorskip("transformers")
+
+from regard.data.batching import Inputs, Padded  # noqa: E402
+from regard.interop.huggingface import family_of, fitting_family, read_marks, read_model, write_model  # noqa: E402
+
+logging.getLogger("transformers").setLevel(logging.ERROR)
+ROUNDING = {"atol": 1e-5, "rtol": 1e-5}
+NAMES = list(PEERS)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def pair(request, tmp_path_factory):
+    peer = PEERS[request.param]
+    theirs = peer.build()
+    folder = saved(theirs, tmp_path_factory.mktemp("peer"))
+    return peer, theirs, folder, read_model(folder)
+
+
+def outputs(peer, theirs, side):
+    """Their logits (or vectors, where there is no head) and last hidden vectors."""
+    found = their_call(peer, theirs, side)(output_hidden_states=True)
+    hidden = found.decoder_hidden_states[-1] if crossing(peer) else None
+    if not crossing(peer):
+        hidden = found.last_hidden_state if peer.model == "BertModel" else found.hidden_states[-1]
+    if peer.model == "BertModel":
+        return hidden, hidden
+    if peer.model.endswith("QuestionAnswering"):
+        return torch.stack((found.start_logits, found.end_logits), dim=-1), hidden
+    return found.logits, hidden
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@torch.no_grad()
+def test_outputs_and_vectors_equal_theirs(pair, side):
+    peer, theirs, _, ours = pair
+    if side == "left" and peer.model.endswith("Classification"):
+        pytest.skip("they pool the first column, which is padding here; we pool the first token")
+    inputs = our_inputs(peer, side)
+    # Marian counts padding on the left as places of the text and cannot be told otherwise.
+    wanted, hidden = outputs(peer, theirs, "right" if peer.model.startswith("Marian") else side)
+    found = ours(inputs)
+    if found.dim() == 2:
+        torch.testing.assert_close(found, wanted, **ROUNDING)
+        return
+    real = inputs.tokens.real
+    torch.testing.assert_close(found[real], wanted[real], **ROUNDING)
+    torch.testing.assert_close(ours.read(inputs)[real], hidden[real], **ROUNDING)
+
+
+@torch.no_grad()
+def test_segments_are_told_apart_as_theirs_are(tmp_path):
+    theirs = PEERS["bert"].build()
+    ours = read_model(saved(theirs, tmp_path))
+    kinds = [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]]
+    ids = [[7, 11, 13, 17, 19], [23, 29, 31, 37, 41]]
+    wanted = theirs(torch.tensor(ids), token_type_ids=torch.tensor(kinds)).last_hidden_state
+    inputs = Inputs(Padded.of(ids, segments=kinds))
+    torch.testing.assert_close(ours(inputs), wanted, **ROUNDING)
+    assert not torch.allclose(ours(Inputs(Padded.of(ids))), wanted, **ROUNDING)
+
+
+@torch.no_grad()
+def test_what_we_write_is_what_they_load_and_give_the_same_with(pair, tmp_path):
+    peer, theirs, folder, ours = pair
+    write_model(tmp_path, ours, family_of(folder), read_marks(folder))
+    again = getattr(transformers, peer.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    for side in ("right", "left"):
+        wanted, _ = outputs(peer, theirs, side)
+        found, _ = outputs(peer, again, side)
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-6)
+
+
+def test_a_round_trip_gives_the_same_model(pair, tmp_path):
+    _, _, folder, ours = pair
+    family = family_of(folder)
+    write_model(tmp_path, ours, family, read_marks(folder))
+    again = read_model(tmp_path)
+    assert again.config.settled() == ours.config.settled()
+    mine, other = ours.state_dict(), again.state_dict()
+    assert mine.keys() == other.keys()
+    for name, tensor in mine.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def test_every_tensor_of_theirs_comes_back_but_for_rows_that_are_never_read(pair, tmp_path):
+    peer, _, folder, ours = pair
+    write_model(tmp_path, ours, family_of(folder), read_marks(folder))
+    before, after = load_file(folder / "model.safetensors"), load_file(tmp_path / "model.safetensors")
+    kept = {
+        name
+        for name in before
+        if "embed_positions" not in name and name not in ("cls.predictions.bias", "lm_head.bias")
+    }
+    assert after.keys() <= before.keys()
+    assert kept - after.keys() == set()
+    for name, tensor in after.items():
+        skipped = 2 if peer.model.startswith("Roberta") and "position_embeddings" in name else 0
+        assert torch.equal(tensor[skipped:], before[name][skipped:]), name
+
+
+def test_the_family_that_fits_is_found_by_the_parts(pair):
+    _, _, folder, ours = pair
+    fitting = fitting_family(ours)
+    assert fitting.write(ours.config)["model_type"] in (family_of(folder).model_type, "bert", "roberta")
+
+
+def test_shards_are_read_as_one(tmp_path):
+    theirs = PEERS["llama"].build()
+    whole = read_model(saved(theirs, tmp_path / "whole"))
+    folder = saved(theirs, tmp_path / "shards", max_shard_size="20KB")
+    assert len(set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values())) > 2
+    for name, tensor in read_model(folder).state_dict().items():
+        assert torch.equal(tensor, whole.state_dict()[name])

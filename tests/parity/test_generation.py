@@ -1,0 +1,97 @@
+"""What is generated, token for token as `transformers` does it in float64; and what sampling draws from."""
+
+import logging
+
+import pytest
+import torch
+from tiny_peers import ANSWERS, PEERS, TEXTS, crossing, our_inputs, saved
+
+transformers = pytest.importorskip("transformers")
+
+from regard.data.batching import Inputs, Padded  # noqa: E402
+from regard.decoding.engine import generate  # noqa: E402
+from regard.decoding.filters import temperature as divided  # noqa: E402
+from regard.decoding.filters import top_k as among  # noqa: E402
+from regard.decoding.filters import top_p as reaching  # noqa: E402
+from regard.decoding.hypothesis import Stop  # noqa: E402
+from regard.decoding.strategies import Beam, Greedy  # noqa: E402
+from regard.interop.huggingface import read_model  # noqa: E402
+
+logging.getLogger("transformers").setLevel(logging.ERROR)
+GENERATING = ["gpt", "t5", "t5 1.1", "llama", "llama 3", "marian"]
+START, PAD = 52, 50
+
+
+@pytest.fixture(scope="module", params=GENERATING)
+def pair(request, tmp_path_factory):
+    peer = PEERS[request.param]
+    theirs = peer.build()
+    ours = read_model(saved(theirs, tmp_path_factory.mktemp("peer")))
+    return peer, theirs.double(), ours.double()
+
+
+def prompts(peer) -> Inputs:
+    texts = Padded.of(TEXTS, fill=PAD, side="right" if crossing(peer) else "left")
+    return Inputs(Padded.of([[START]] * len(TEXTS)), texts) if crossing(peer) else Inputs(texts)
+
+
+def their_texts(peer, theirs, end: int, beams: int, limit: int) -> list[tuple[int, ...]]:
+    read = prompts(peer).source or prompts(peer).tokens
+    found = theirs.generate(
+        read.ids,
+        attention_mask=read.real.long(),
+        num_beams=beams,
+        early_stopping=False,
+        length_penalty=1.0,
+        max_new_tokens=limit,
+        do_sample=False,
+        pad_token_id=PAD,
+        eos_token_id=end,
+        decoder_start_token_id=START if crossing(peer) else None,
+    )
+    texts = [row[1 if crossing(peer) else read.ids.shape[1] :] for row in found.tolist()]
+    return [tuple(text[: text.index(end) + 1] if end in text else text) for text in texts]
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_greedy_and_beam_texts_equal_theirs(pair, beams):
+    peer, theirs, ours = pair
+    lengths = set()
+    for end in (1, 5, 17, 29, 44):
+        strategy = Greedy() if beams == 1 else Beam(beams)
+        found = [one.ids for one in generate(ours, prompts(peer), strategy, Stop(end, 13))]
+        wanted = their_texts(peer, theirs, end, beams, 13)
+        assert [text[:13] for text in found] == wanted
+        lengths |= {len(text) for text in found}
+    assert lengths
+
+
+@torch.no_grad()
+def test_steps_with_a_cache_give_what_one_pass_gives(pair):
+    peer, _, ours = pair
+    inputs = our_inputs(peer, "right")
+    wanted = ours(inputs)
+    row = 1  # shorter than its neighbours, so it is padded in the pass
+    text = (ANSWERS if crossing(peer) else TEXTS)[row]
+    source = None if inputs.source is None else Padded.of([TEXTS[row]])
+    state = ours.start(Inputs(Padded.of([text[:1]]), source))
+    for place, token in enumerate(text):
+        logits, state = ours.step(torch.tensor([token]), state)
+        torch.testing.assert_close(logits[0], wanted[row, place], atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(0.7, 9, 0.8), (1.3, None, 0.6), (1.0, 5, None)])
+@torch.no_grad()
+def test_what_sampling_draws_from_is_theirs(pair, temperature, top_k, top_p):
+    peer, theirs, ours = pair
+    logits = ours(our_inputs(peer, "right"))[0, :3]
+    steps = [transformers.TemperatureLogitsWarper(temperature)]
+    steps += [transformers.TopKLogitsWarper(top_k)] if top_k else []
+    steps += [transformers.TopPLogitsWarper(top_p)] if top_p else []
+    wanted = logits
+    for step in steps:
+        wanted = step(None, wanted)
+    found = divided(logits, temperature)
+    found = found if top_k is None else among(found, top_k)
+    found = found if top_p is None else reaching(found, top_p)
+    torch.testing.assert_close(found.softmax(-1), wanted.softmax(-1), atol=1e-9, rtol=1e-9)

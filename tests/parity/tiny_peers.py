@@ -1,0 +1,113 @@
+"""Tiny models of every family with random weights, as `transformers` builds them, and how to call both sides alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batching import Inputs, Padded
+
+BERT = {"vocab_size": 53, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 41}
+LLAMA = BERT | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
+T5 = {"vocab_size": 53, "d_model": 24, "d_kv": 7, "d_ff": 41, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3}
+T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 19}
+MARIAN = {"vocab_size": 53, "d_model": 24, "encoder_layers": 2, "decoder_layers": 3, "pad_token_id": 52}
+MARIAN |= {f"{side}_attention_heads": 3 for side in ("encoder", "decoder")}
+MARIAN |= {f"{side}_ffn_dim": 41 for side in ("encoder", "decoder")}
+MARIAN |= {"max_position_embeddings": 64, "decoder_start_token_id": 52, "eos_token_id": 0, "forced_eos_token_id": None}
+GPT = {"vocab_size": 53, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": 64, "eos_token_id": 0}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 16}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A class of theirs and what makes a tiny member of it."""
+
+    config: str
+    model: str
+    values: dict[str, Any]
+
+    def build(self) -> nn.Module:
+        """Random weights, larger than the usual ones so that every part matters, in evaluation mode."""
+        import transformers
+
+        torch.manual_seed(5)
+        config = getattr(transformers, self.config)(**self.values, attn_implementation="eager")
+        model: nn.Module = getattr(transformers, self.model)(config).eval()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "embed_positions" not in name:
+                    parameter.add_(torch.randn_like(parameter) * 0.2)
+            for name, buffer in model.named_buffers():
+                if "final_logits_bias" in name:
+                    buffer.normal_()
+        return model
+
+
+PEERS = {
+    "bert": Peer("BertConfig", "BertModel", BERT),
+    "bert masked": Peer("BertConfig", "BertForMaskedLM", BERT),
+    "bert relu, untied": Peer(
+        "BertConfig", "BertForMaskedLM", BERT | {"hidden_act": "relu", "tie_word_embeddings": False}
+    ),
+    "bert labels": Peer("BertConfig", "BertForSequenceClassification", BERT | {"num_labels": 3}),
+    "bert spans": Peer("BertConfig", "BertForQuestionAnswering", BERT),
+    "roberta masked": Peer("RobertaConfig", "RobertaForMaskedLM", BERT | {"max_position_embeddings": 64}),
+    "roberta labels": Peer("RobertaConfig", "RobertaForSequenceClassification", BERT | {"num_labels": 5}),
+    "gpt": Peer("GPT2Config", "GPT2LMHeadModel", GPT),
+    "gpt untied": Peer("GPT2Config", "GPT2LMHeadModel", GPT | {"tie_word_embeddings": False, "n_inner": 41}),
+    "t5": Peer("T5Config", "T5ForConditionalGeneration", T5),
+    "t5 1.1": Peer(
+        "T5Config", "T5ForConditionalGeneration", T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    ),
+    "llama": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA),
+    "llama tied": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA | {"tie_word_embeddings": True, "head_dim": 10}),
+    "llama 3": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA | {"rope_parameters": LLAMA3}),
+    "llama linear": Peer(
+        "LlamaConfig",
+        "LlamaForCausalLM",
+        LLAMA | {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
+    ),
+    "llama biases": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA | {"attention_bias": True, "mlp_bias": True}),
+    "marian": Peer("MarianConfig", "MarianMTModel", MARIAN),
+    "marian swish, scaled": Peer(
+        "MarianConfig", "MarianMTModel", MARIAN | {"activation_function": "swish", "scale_embedding": True}
+    ),
+}
+
+TEXTS = [[7, 11, 13, 17, 19, 23, 29], [31, 37, 41], [43, 47, 3, 5, 2]]
+ANSWERS = [[1, 5, 3], [4, 9, 16, 25, 36], [49, 8]]
+
+
+def our_inputs(peer: Peer, side: str) -> Inputs:
+    fill = peer.values.get("pad_token_id", 1)
+    texts = Padded.of(TEXTS, fill=fill, side=side)
+    if not crossing(peer):
+        return Inputs(texts)
+    return Inputs(Padded.of(ANSWERS, fill=fill, side="right"), texts)
+
+
+def crossing(peer: Peer) -> bool:
+    return peer.model.startswith(("T5", "Marian"))
+
+
+def their_call(peer: Peer, model: nn.Module, side: str) -> Callable[..., Any]:
+    """Their forward pass on the same texts, told where padding is and, where they do not count it, the positions."""
+    inputs = our_inputs(peer, side)
+    texts = inputs.source if inputs.source is not None else inputs.tokens
+    given: dict[str, Tensor] = {"input_ids": texts.ids, "attention_mask": texts.real.long()}
+    if crossing(peer):
+        given |= {"decoder_input_ids": inputs.tokens.ids, "decoder_attention_mask": inputs.tokens.real.long()}
+    else:
+        places = (texts.real.cumsum(1) - 1).clamp(min=0)
+        given["position_ids"] = places + 2 if peer.model.startswith("Roberta") else places
+    return lambda **more: model(**given, **more, return_dict=True)
+
+
+def saved(model: nn.Module, folder: Path, **how: Any) -> Path:
+    model.save_pretrained(folder, **how)
+    return folder
