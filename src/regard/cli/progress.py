@@ -1,16 +1,26 @@
 """How training looks while it runs: on a terminal a bar with loss, tokens per second and time left; else plain lines.
 
 Everything goes to stderr. In a file or a pipe there is a line for every validation and, besides, at most one for every
-twentieth of the run or every five minutes.
+twentieth of the run or every five minutes. Reading a corpus has a bar on a terminal and nothing elsewhere.
 """
 
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 if TYPE_CHECKING:
     from regard.training.reports import Report
@@ -85,6 +95,46 @@ class ProgressBar:
     def _print(self, line: str) -> None:
         self.spoken = monotonic()
         self.console.print(line, markup=False, highlight=False)
+
+
+class ReadingBar:
+    """How much of some files was read, then that what was read is being learnt from; silent outside a terminal."""
+
+    def __init__(self, files: Sequence[Path], console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        plain = all(file.suffix != ".gz" and os.path.isfile(file) for file in files)
+        self.bytes = sum(file.stat().st_size for file in files) if plain else None
+        """Of all files; unknown where they unpack to more."""
+
+    def __enter__(self) -> "ReadingBar":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def watch(self, texts: Iterable[str], during: str, after: str) -> Iterator[str]:
+        """The texts themselves; the bar says what is done with them, and what is done when all were read."""
+        for old in self.bar.task_ids:
+            self.bar.remove_task(old)
+        task = self.bar.add_task(during, total=self.bytes, state="")
+        length = 0
+        for text in texts:
+            length += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+            self.bar.update(task, completed=length, state=f"{length / 1e6:,.0f} MB")
+            yield text
+        self.bar.update(task, description=after, total=None)
 
 
 def validation(report: "Report") -> str:

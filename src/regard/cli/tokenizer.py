@@ -48,6 +48,7 @@ def train(
 
     Example: `regard tokenizer train corpus.txt --size 8000 --out tokenizer.json`
     """
+    from regard.cli.progress import ReadingBar
     from regard.files import write_text
     from regard.text.counting import read_texts
     from regard.text.opening import KINDS
@@ -56,7 +57,8 @@ def train(
         raise InputError(f"there is no kind {kind!r} of tokenizer", choose(kind, KINDS))
     if out.suffix != ".json":
         raise InputError(f"{out} does not look like a tokenizer", "end the name in .json")
-    trained = KINDS[kind].train(read_texts(files), size)
+    with ReadingBar(files) as bar:
+        trained = KINDS[kind].train(bar.watch(read_texts(files), "reading", "learning"), size)
     write_text(out, trained.to_json())
     if as_json:
         record = {"tokenizer": str(out), "kind": kind, "size": trained.size, "tie_rule": trained.rule}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,8 @@ import typer
 from regard.errors import FileError, InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from regard.embedding.vectors import Neighbour
     from regard.embedding.word2vec import Word2VecPlan
     from regard.embedding.word2vec_corpus import EncodedCorpus
@@ -73,6 +76,7 @@ def train(
 
     Example: `regard vectors train corpus.txt --out vectors.txt --width 100 --epochs 5`
     """
+    from regard.cli.progress import ReadingBar
     from regard.embedding.vectors_file import write_vectors
     from regard.embedding.word2vec import Word2VecPlan
     from regard.embedding.word2vec_corpus import encode_corpus
@@ -90,7 +94,9 @@ def train(
     if out.is_dir():
         raise FileError(f"{out} is a folder", "give the name of a file, such as vectors.txt")
     begun = perf_counter()
-    corpus = encode_corpus(lambda: read_texts(files), plan.min_count)
+    steps = iter([("counting words", "choosing words"), ("reading", "beginning")])
+    with ReadingBar(files) as bar:
+        corpus = encode_corpus(lambda: bar.watch(read_texts(files), *next(steps)), plan.min_count)
     typer.echo(f"{corpus.size:,} words, {len(corpus.words):,} of them different", err=True)
     trained = _fit(corpus, plan, threads, device)
     write_vectors(trained.vectors, out)
@@ -106,28 +112,49 @@ def _fit(corpus: "EncodedCorpus", plan: "Word2VecPlan", threads: int | None, dev
     if device == "cpu":
         from regard.embedding.word2vec_fit import fit
 
-        return fit(corpus, plan, threads=threads, listener=Lines())
+        with Lines() as lines:
+            return fit(corpus, plan, threads=threads, listener=lines)
     from regard.embedding.word2vec_torch import fit_in_batches
 
     if threads is not None:
         raise InputError(f"--threads has no effect on device {device!r}", "leave it out")
-    return fit_in_batches(corpus, plan, device, listener=Lines())
+    with Lines() as lines:
+        return fit_in_batches(corpus, plan, device, listener=lines)
 
 
 class Lines:
-    """A line on stderr for every tenth of the training and every end of an epoch."""
+    """Of the training, on stderr: a line at every end of an epoch; for every tenth, or on a terminal a bar, besides."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: "Console | None" = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
         self.tenth = 0
+        self.console = console or Console(stderr=True, soft_wrap=True)
+        columns = (TextColumn("training"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+        self.bar = Bar(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+
+    def __enter__(self) -> "Lines":
+        self.bar.start()
+        self.task = self.bar.add_task("", total=None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
 
     def __call__(self, progress: "Progress") -> None:
-        """Print what is known, where it is time."""
+        """Say what is known, where it is time."""
         tenth = 10 * progress.words // progress.total
         ended = progress.words * progress.epochs % progress.total == 0
-        if tenth > self.tenth or ended:
-            self.tenth = tenth
+        state = f"loss {progress.loss:.4f}  {progress.words_per_second:,.0f} words/s"
+        self.bar.update(self.task, completed=progress.words, total=progress.total, description=state)
+        if ended or (tenth > self.tenth and not self.console.is_terminal):
             said = f"epoch {progress.epoch} of {progress.epochs}  {100 * progress.words // progress.total:>3} %"
-            typer.echo(f"{said}  loss {progress.loss:.4f}  {progress.words_per_second:,.0f} words/s", err=True)
+            self.console.print(f"{said}  {state}", markup=False, highlight=False)
+        self.tenth = tenth
 
 
 @app.command()
