@@ -45,14 +45,21 @@ def with_data(name: str, folder: Path) -> list[str]:
     return [f"data.folder={folder}"]
 
 
-CONTENT = {"translation": lambda word: f"{word} {word}", "language": lambda word: f"{word} {word} is {word}."}
+CONTENT = {
+    "translation": lambda word: f"{word} {word}",
+    "language": lambda word: f"{word} {word} is {word}.",
+    "masked": lambda word: f"{word} {word} is {word}.\n",
+    "denoising": lambda word: f"{word} {word} is {word}.\n",
+}
 """What stands on a line of a task's file."""
 
 
 def questions(recipe: Recipe) -> list[str]:
     """Three texts that a model of this recipe may be asked."""
     data = TASKS[recipe.task.name].open(recipe)
-    return [example[0] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
+    texts = [example[0] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
+    hidden = {"masked": "[MASK]", "denoising": "<extra_id_0>"}.get(recipe.task.name)
+    return texts if hidden is None else [text.replace("is", hidden) for text in texts]
 
 
 @every_recipe

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from regard.tasks.denoising import Denoising
 from regard.tasks.language import Language
+from regard.tasks.masked import Masked
 from regard.tasks.task import Task
 from regard.tasks.translation import Translation
 
-TASKS: dict[str, Task[Any]] = {task.name: task for task in (Translation(), Language())}
+TASKS: dict[str, Task[Any]] = {task.name: task for task in (Translation(), Language(), Masked(), Denoising())}

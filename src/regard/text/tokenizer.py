@@ -9,7 +9,7 @@ characters. This file writes nothing to disk.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -167,6 +167,23 @@ class Tokenizer:
         """
         encoding = self._engine.encode(valid_text(text), add_special_tokens=False)
         return [(start, end) for start, end in encoding.offsets]
+
+    def framed(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
+        """What an encoder reads of one text or of two: their ids with the marks round them, and the segment of each."""
+        first = [self.bos_id, *ids, self.eos_id]
+        second = [] if pair is None else [*pair, self.eos_id]
+        return [*first, *second], [0] * len(first) + [1] * len(second)
+
+    def added(self, *, pair: bool = False) -> int:
+        """How many marks `framed` puts round a text, or two."""
+        return 3 if pair else 2
+
+    def encode_marked(self, text: str, names: Sequence[str]) -> list[int]:
+        """Ids of a text in which these special tokens are written by name, a blank before a name being part of it."""
+        ids: list[int] = []
+        for piece in re.split(f" ?({'|'.join(map(re.escape, names))})", text):
+            ids += [self._special(piece)] if piece in names else self.encode(piece) if piece else []
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids, special tokens left out; bytes that end mid-character become `�`."""
