@@ -58,6 +58,16 @@ def writing(path: Path) -> Iterator[Path]:
         _remove(partial)
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Say before long work, not after it, that its result could not be written."""
+    if os.path.isdir(path):
+        raise FileError(f"{path} is a folder", "give the name of a file in it")
+    above = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+    if not (os.path.isdir(above) and os.access(above, os.W_OK)):
+        problem = "is not writable" if os.path.isdir(above) else "is a file, not a folder"
+        raise FileError(f"{path} cannot be written: {above} {problem}", "choose a folder that is writable and has room")
+
+
 def write_text(path: Path, text: str) -> None:
     """A whole text file at once, or none of it."""
     with writing(path) as partial:

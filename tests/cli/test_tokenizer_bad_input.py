@@ -1,5 +1,6 @@
 """`regard tokenizer` with what cannot be used: one sentence with the remedy, or a correct result."""
 
+import json
 import os
 import subprocess
 import sys
@@ -116,6 +117,28 @@ def test_options_without_effect_are_refused(call, tmp_path, trained) -> None:
     refused(call("tokenizer", "explain", "corpus", "--rule", "first"), "known: engine, greatest-bytes, smallest")
     refused(call("tokenizer", "explain", "corpus", "--kind", "wordpiece"), "bpe-words")
     refused(call("tokenizer", "explain", "corpus", "--to", "page.png"), "end the name in .html")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe-words", "wordpiece"])
+def test_a_file_that_is_one_word_is_one_word(call, tmp_path, kind) -> None:
+    (tmp_path / "corpus").write_text("wordword", encoding="utf-8")
+    assert call("tokenizer", "train", "corpus", "--size", "300", "--kind", kind, "--out", "one.json").code == 0
+    tokens = json.loads(call("tokenizer", "encode", "one.json", "wordword", "--json").out)["tokens"]
+    assert "".join(tokens).replace("##", "").removesuffix("_") == "wordword"
+
+
+@pytest.mark.parametrize("out", ["corpus/x.json", "x.json"])
+def test_that_a_result_cannot_be_written_is_said_before_the_work(call, tmp_path, monkeypatch, out) -> None:
+    (tmp_path / "corpus").write_text("low low", encoding="utf-8")
+    (tmp_path / "x.json").mkdir()
+    monkeypatch.setattr("regard.text.counting.read_texts", lambda *_: pytest.fail("the text was read"))
+    said = "x.json is a folder" if out == "x.json" else "corpus is a file, not a folder"
+    refused(call("tokenizer", "train", "corpus", "--size", "300", "--out", out), said)
+
+
+@pytest.mark.parametrize("ids", ["1_0", "٣", "9" * 5000, "--", "1.0", "0x1"])
+def test_what_only_looks_like_an_id_is_refused(call, trained, ids) -> None:
+    refused(call("tokenizer", "decode", trained, "--", ids), "is not an id")
 
 
 LINES = {

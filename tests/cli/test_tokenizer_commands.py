@@ -147,3 +147,14 @@ def test_json_has_ids_tokens_and_offsets(call, trained) -> None:
 def test_a_model_folder_is_a_tokenizer(call, model) -> None:
     ids = call("tokenizer", "encode", model, "3 mars 2021").out
     assert call("tokenizer", "decode", model, ids.strip()).out == "3 mars 2021\n"
+
+
+def test_an_explanation_is_one_object_where_a_program_reads_it(call, tmp_path):
+    (tmp_path / "corpus").write_text("low lower newest wider", encoding="utf-8")
+    found = json.loads(call("tokenizer", "explain", "corpus", "--text", "lower", "--json").out)
+    assert [step["merge"]["pair"] for step in found["steps"]] == [["e", "r"], ["er", "_"], ["l", "o"], ["lo", "w"]]
+    assert found["rule"] == "smallest"
+    assert found["end"][1] == [["low", "er_"], 1]
+    assert [word["pieces"] for word in found["words"]] == [["low", "er_"]]
+    refused = call("tokenizer", "explain", "corpus", "--to", "x.html", "--json")
+    assert (refused.code, json.loads(refused.err)["remedy"]) == (1, "use one of them")

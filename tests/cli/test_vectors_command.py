@@ -126,3 +126,15 @@ def test_what_cannot_be_done_is_one_sentence_and_writes_nothing(call, content, a
     assert said in (json.loads(last)["error"] + "; " + json.loads(last)["remedy"] if as_json else last)
     assert "Traceback" not in found.err
     assert [path.name for path in Path().iterdir()] == ["bad.txt"]
+
+
+def test_an_export_is_one_object_where_a_program_reads_it(call, file):
+    found = call("vectors", "export", file, "small.bin", "--json")
+    assert json.loads(found.out) == {"vectors": "small.bin", "words": 5, "width": 3}
+
+
+def test_that_vectors_cannot_be_written_is_said_before_the_training(call, text, monkeypatch):
+    monkeypatch.setattr("regard.text.counting.read_texts", lambda *_: pytest.fail("the text was read"))
+    found = call("vectors", "train", text, "--out", f"{text}/v.txt")
+    assert (found.code, found.out) == (1, "")
+    assert "corpus.txt is a file, not a folder" in found.err

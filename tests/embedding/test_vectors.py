@@ -102,3 +102,12 @@ def test_a_word_has_one_vector():
 def test_fewer_than_one_neighbour_is_refused(vectors, count):
     with pytest.raises(InputError, match=f"{count} neighbours"):
         vectors.neighbours("king", count)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-20, 1e20, 3e37])
+def test_the_scale_of_vectors_changes_no_cosine(scale):
+    matrix = np.array([[1, 2, 3], [3, -1, 5], [-7, 2, 1]])
+    plain, scaled = (Vectors(("a", "b", "c"), (matrix * by).astype(np.float32)) for by in (1, scale))
+    rough = 1e-3 if scale < 1e-38 else 1e-6  # small numbers have few digits
+    assert scaled.similarity("a", "b") == pytest.approx(plain.similarity("a", "b"), abs=rough)
+    assert scaled.similarity("a", "c") == pytest.approx(plain.similarity("a", "c"), abs=rough)

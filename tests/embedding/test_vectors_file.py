@@ -145,3 +145,10 @@ def test_a_word_that_a_file_cannot_hold_is_refused(word, tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         write_vectors(Vectors((word,), np.zeros((1, 2), dtype=np.float32)), tmp_path / "v.txt")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_with_an_underscore_is_no_number(tmp_path):
+    path = tmp_path / "v.txt"
+    path.write_text("2 2\na_b 1 2\nb 1_0 2\n")
+    with pytest.raises(FileError, match="line 3 is not a word and its numbers"):
+        read_vectors(path)

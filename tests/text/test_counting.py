@@ -133,6 +133,14 @@ def test_a_bomb_is_refused_while_it_is_unpacked(tmp_path, monkeypatch):
     assert 0 < sum(given) <= 2**16 + 7 * path.stat().st_size
 
 
+@given(st.text(st.sampled_from("ab\n é"), min_size=1, max_size=30), st.integers(1, 9))
+def test_a_file_has_the_words_of_its_text_wherever_its_blocks_end(tmp_path_factory, text, block):
+    path = tmp_path_factory.mktemp("texts") / "a.txt"
+    path.write_bytes(text.encode())
+    if text.strip():
+        assert count_words(read_texts([path], block), str.split).counts == plain([text])
+
+
 def test_a_text_that_begins_like_a_packed_file_is_a_text(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("BZh is what bzip2 writes first, PK what zip does")

@@ -19,6 +19,7 @@ from regard.text.bpe import train
 from regard.text.bytelevel import SYMBOLS
 from regard.text.counting import LONGEST_WORD
 from regard.text.tokenizer import SPECIALS, Tokenizer
+from regard.text.wordpiece import WordPieceTokenizer
 from regard.text.words import WordBpeTokenizer
 
 TEXTS = [
@@ -104,6 +105,13 @@ def test_what_would_be_a_long_word_is_never_given_to_the_engine_as_it_is(long: s
     )
     Tokenizer.train([long], 263)
     assert max(map(len, given)) <= (1 if long.isascii() else len("é".encode())) * LONGEST_WORD
+
+
+@pytest.mark.parametrize("kind", [Tokenizer, WordBpeTokenizer, WordPieceTokenizer])
+@pytest.mark.parametrize("size", [10**9, 2**32, 2**64, 10**30])
+def test_a_size_beyond_everything_gives_all_there_is_and_takes_no_room(kind: type[Tokenizer], size: int) -> None:
+    texts = ["low lower newest wider"]
+    assert kind.train(texts, size) == kind.train(texts, 1009)
 
 
 def test_the_order_of_texts_changes_nothing() -> None:

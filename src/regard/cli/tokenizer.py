@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,7 @@ def train(
     Example: `regard tokenizer train corpus.txt --size 8000 --out tokenizer.json`
     """
     from regard.cli.progress import ReadingBar
-    from regard.files import write_text
+    from regard.files import refuse_unwritable, write_text
     from regard.text.counting import read_texts
     from regard.text.opening import KINDS
 
@@ -57,6 +58,7 @@ def train(
         raise InputError(f"there is no kind {kind!r} of tokenizer", choose(kind, KINDS))
     if out.suffix != ".json":
         raise InputError(f"{out} does not look like a tokenizer", "end the name in .json")
+    refuse_unwritable(out)
     with ReadingBar(files) as bar:
         trained = KINDS[kind].train(bar.watch(read_texts(files), "reading", "learning"), size)
     write_text(out, trained.to_json())
@@ -121,6 +123,7 @@ def explain(
     kind: Annotated[str | None, typer.Option(help="bpe-words (with an end mark; the default) or bpe (bytes).")] = None,
     text: Annotated[str | None, typer.Option(help="A text to build with the merges.")] = None,
     to: Annotated[Path | None, typer.Option(help="Write a page, .html, instead.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show how byte-pair encoding works: each merge, the counts around it, the corpus after it; how a text is built.
 
@@ -130,8 +133,10 @@ def explain(
 
     if to is not None and to.suffix not in (".html", ".htm"):
         raise InputError(f"{to} does not look like a web page", "end the name in .html")
+    if to is not None and as_json:
+        raise InputError("--to writes a page and --json prints an object", "use one of them")
     if _is_tokenizer(file):
-        if text is None:
+        if not text:
             raise InputError(f"{file} is a tokenizer, and there is nothing to explain", "add --text TEXT")
         if (rule, size, kind) != (None, None, None):
             raise InputError("--rule, --size and --kind have no effect with a tokenizer", "leave them out")
@@ -144,6 +149,11 @@ def explain(
 
         save_derivation(DerivationPage(str(file), found, tuple(words), reading), to)
         typer.echo(f"{to} shows {len(found.steps) if found else 0} merges and {len(words)} words")
+        return
+    if as_json:
+        learnt = {} if found is None else {**asdict(found), "end": found.end, "stopped": found.stopped}
+        built = [{**asdict(word), "pieces": word.pieces} for word in words]
+        typer.echo(json.dumps({**learnt, "words": built}, ensure_ascii=False))
         return
     lines = [] if found is None else corpus_lines(found, reading)
     _print([*lines, *([[]] if lines and words else []), *text_lines(words, reading)])
@@ -206,10 +216,9 @@ def _given(text: str | None) -> Iterator[str]:
 
 
 def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise InputError(f"{text!r} is not an id", "give whole numbers, apart by blanks") from error
+    if not (text.removeprefix("-").isdigit() and text.isascii() and len(text) < 100):
+        raise InputError(f"{text[:40]!r} is not an id", "give whole numbers, apart by blanks")
+    return int(text)
 
 
 def _visible(piece: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.errors import FileError, InputError
+from regard.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,6 +80,7 @@ def train(
     from regard.embedding.vectors_file import write_vectors
     from regard.embedding.word2vec import Word2VecPlan
     from regard.embedding.word2vec_corpus import encode_corpus
+    from regard.files import refuse_unwritable
     from regard.text.counting import read_texts
 
     options: dict[str, str | float | None] = {
@@ -91,8 +92,7 @@ def train(
     }
     options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
     plan = Word2VecPlan.model_validate(options)
-    if out.is_dir():
-        raise FileError(f"{out} is a folder", "give the name of a file, such as vectors.txt")
+    refuse_unwritable(out)
     begun = perf_counter()
     steps = iter([("counting words", "choosing words"), ("reading", "beginning")])
     with ReadingBar(files) as bar:
@@ -196,17 +196,21 @@ def analogy(
 def export(
     vectors: Source,
     out: Annotated[Path, typer.Argument(help="Where to write: .txt or .bin, and .gz behind it to pack.")],
+    as_json: Json = False,
 ) -> None:
     """Write vectors in another format; the numbers stay what they are.
 
     Example: `regard vectors export vectors.txt vectors.bin`
     """
     from regard.embedding.vectors_file import read_vectors, write_vectors
+    from regard.files import refuse_unwritable
 
-    if out.is_dir():
-        raise FileError(f"{out} is a folder", "give the name of a file, such as vectors.txt")
+    refuse_unwritable(out)
     read = read_vectors(vectors)
     write_vectors(read, out)
+    if as_json:
+        typer.echo(json.dumps({"vectors": str(out), "words": len(read), "width": read.width}, ensure_ascii=False))
+        return
     typer.echo(f"{out} holds {len(read):,} vectors of width {read.width}")
 
 

@@ -51,8 +51,10 @@ class Vectors:
     @cached_property
     def unit(self) -> Float32[np.ndarray, "words width"]:
         """Every vector at length 1; a vector of zeros stays."""
-        lengths = np.linalg.norm(self.matrix, axis=1, keepdims=True)
-        return np.asarray(self.matrix / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+        largest = np.maximum(self.matrix.max(axis=1, keepdims=True), -self.matrix.min(axis=1, keepdims=True))
+        scaled = self.matrix / np.where(largest > 0, largest, np.float32(1))  # squares of 1e30 would be infinite
+        lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
+        return np.asarray(scaled / np.where(lengths > 0, lengths, np.float32(1)), dtype=np.float32)
 
     @property
     def width(self) -> int:

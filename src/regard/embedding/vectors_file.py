@@ -109,6 +109,8 @@ def _text_rows(path: Path, stream: io.BufferedReader, width: int) -> Iterator[Ro
         if not line.strip():
             continue
         word, *numbers = line.rstrip(b" \r\n").split(b" ")
+        if b"_" in b"".join(numbers):  # Python reads 1_0 as 10
+            raise FileError(f"{path}, line {number} is not a word and its numbers (an underscore)", REMEDY)
         if len(numbers) != width:
             raise FileError(f"{path}, line {number} has {len(numbers)} numbers, not {width}", REMEDY)
         try:

@@ -141,7 +141,7 @@ def read_texts(paths: Iterable[Path], block: int = BLOCK) -> Iterator[str]:
         for decoded in _decoded(path, block):
             blank = blank and not decoded.strip()
             rest += decoded
-            if decoded and len(rest) > 1:  # at the end of the file nothing is cut off
+            if decoded and len(rest) > LONGEST_WORD:  # what is shorter may be one word; at the end nothing is cut off
                 end = _place_to_cut(rest, 0, len(rest) - 1)
                 yield rest[:end]
                 rest = rest[end:]

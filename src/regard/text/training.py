@@ -6,7 +6,7 @@ space, which no word holds; a word of one symbol has no pair and is not shown. T
 learns from the text itself where no word was pruned. Ties go to the lowest ids: the rule `engine`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tokenizers import Tokenizer as Engine
 from tokenizers.models import BPE
@@ -33,31 +33,33 @@ def learn_merges(
     letters = sorted({*alphabet, *"".join(words)})
     engine = Engine(BPE())
     engine.pre_tokenizer = CharDelimiterSplit(" ")
-    engine.train_from_iterator(_shown(words), _trainer(size, specials, letters))
+    most = len(specials) + len(letters) + sum(map(len, words))  # the engine makes room for as many as it is told
+    _check(size, specials, letters)
+    trainer = BpeTrainer(
+        vocab_size=min(size, most),
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=list(specials),
+        initial_alphabet=letters,
+    )
+    engine.train_from_iterator(_shown(words), trainer)
     return engine
 
 
 def learn_byte_merges(texts: Iterable[str], size: int, *, specials: tuple[str, ...]) -> Engine:
     """The same from texts, cut as GPT-2 cuts them; its words never hold both `<` and a letter."""
-    _trainer(size, specials, list(SYMBOLS))  # a size that is too small is refused before the texts are read
+    _check(size, specials, SYMBOLS)  # before the texts are read
     found = count_words(texts, pieces)
     return learn_merges(expand(found.counts), size, specials=specials, alphabet=SYMBOLS)
 
 
-def _trainer(size: int, specials: tuple[str, ...], letters: list[str]) -> BpeTrainer:
+def _check(size: int, specials: tuple[str, ...], letters: Sequence[str]) -> None:
     needed = len(specials) + len(letters)
     if size < needed:
         raise ConfigError(
             f"a vocabulary of {size} cannot hold {len(specials)} special tokens and {len(letters)} characters",
             f"use a size of {needed} or more",
         )
-    return BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        show_progress=False,
-        special_tokens=list(specials),
-        initial_alphabet=letters,
-    )
 
 
 def _shown(counts: Mapping[str, int]) -> Iterator[str]:
