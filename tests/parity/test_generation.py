@@ -25,7 +25,7 @@ START, PAD = 52, 50
 @pytest.fixture(scope="module", params=GENERATING)
 def pair(request, tmp_path_factory):
     peer = PEERS[request.param]
-    theirs = peer.build()
+    theirs = peer.build(attention="sdpa")  # their eager one gives NaN for padding in float64
     ours = read_model(saved(theirs, tmp_path_factory.mktemp("peer")))
     return peer, theirs.double(), ours.double()
 
@@ -45,6 +45,7 @@ def their_texts(peer, theirs, end: int, beams: int, limit: int) -> list[tuple[in
         length_penalty=1.0,
         max_new_tokens=limit,
         do_sample=False,
+        use_cache=not peer.model.startswith("T5"),  # their cache is as deep as T5's encoder
         pad_token_id=PAD,
         eos_token_id=end,
         decoder_start_token_id=START if crossing(peer) else None,
@@ -63,7 +64,7 @@ def test_greedy_and_beam_texts_equal_theirs(pair, beams):
         wanted = their_texts(peer, theirs, end, beams, 13)
         assert [text[:13] for text in found] == wanted
         lengths |= {len(text) for text in found}
-    assert lengths
+    assert len(lengths) > 2
 
 
 @torch.no_grad()
@@ -83,7 +84,7 @@ def test_steps_with_a_cache_give_what_one_pass_gives(pair):
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(0.7, 9, 0.8), (1.3, None, 0.6), (1.0, 5, None)])
 @torch.no_grad()
 def test_what_sampling_draws_from_is_theirs(pair, temperature, top_k, top_p):
-    peer, theirs, ours = pair
+    peer, _, ours = pair
     logits = ours(our_inputs(peer, "right"))[0, :3]
     steps = [transformers.TemperatureLogitsWarper(temperature)]
     steps += [transformers.TopKLogitsWarper(top_k)] if top_k else []

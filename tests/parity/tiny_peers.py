@@ -31,12 +31,12 @@ class Peer:
     model: str
     values: dict[str, Any]
 
-    def build(self) -> nn.Module:
+    def build(self, attention: str = "eager") -> nn.Module:
         """Random weights, larger than the usual ones so that every part matters, in evaluation mode."""
         import transformers
 
         torch.manual_seed(5)
-        config = getattr(transformers, self.config)(**self.values, attn_implementation="eager")
+        config = getattr(transformers, self.config)(**self.values, attn_implementation=attention)
         model: nn.Module = getattr(transformers, self.model)(config).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
