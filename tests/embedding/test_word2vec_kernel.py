@@ -12,6 +12,7 @@ import torch
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.embedding.huffman import huffman_paths
 from regard.embedding.word2vec import Word2Vec, Word2VecPlan
+from regard.embedding.word2vec_block import Block, Schedule
 from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
 from regard.embedding.word2vec_fit import alias_table, far_apart, fit, prepare
 from regard.errors import ConfigError, InputError
@@ -19,7 +20,7 @@ from regard.training.word_prediction import WordPrediction
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_kernel import Block, Schedule, learn, spread, thin
+from regard.embedding.word2vec_kernel import learn, spread, thin
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, UInt32
@@ -15,16 +15,16 @@ from jaxtyping import Float32, Float64, Int32, UInt32
 from regard.embedding.huffman import Paths, huffman_paths
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec import RATES, Word2VecPlan
+from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables
 from regard.embedding.word2vec_corpus import EncodedCorpus
 from regard.errors import ConfigError, InputError
-
-if TYPE_CHECKING:
-    from regard.embedding.word2vec_kernel import Block, Draws, Tables
 
 LARGEST_BLOCK = 256
 MOST_STEPS = 192.0
 """How many steps of one row a block may hold on average: they are all taken from the same place."""
 ALL = 2**32 - 1
+SPINS = "10000"
+"""Times a thread looks whether there is work before it sleeps: about a tenth of a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ def fit(
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
     numba = _numba()
-    from regard.embedding.word2vec_kernel import PLACES, Schedule, learn
+    from regard.embedding.word2vec_kernel import PLACES, learn
 
     parts = threads or os.cpu_count() or 1
     if not 1 <= parts <= 1024:
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
     total, done, losses = corpus.size * plan.epochs, 0, []
-    with _asleep_when_waiting(numba):
+    with _soon_asleep_when_waiting(numba):
         before = numba.get_num_threads()  # starts the threads
     begun = time.perf_counter()
     numba.set_num_threads(min(parts, numba.config.NUMBA_NUM_THREADS))
@@ -98,10 +98,8 @@ def far_apart(chunks: tuple[Int32[np.ndarray, "_"], ...], places: int) -> Iterat
         yield np.concatenate(chunks[step::steps])
 
 
-def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple["Draws", "Tables", "Block"]:
+def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[Draws, Tables, Block]:
     """What the kernel works on: where chance comes from, the two tables, and room for a block."""
-    from regard.embedding.word2vec_kernel import Block, Draws, Tables
-
     words, keep, noise = len(corpus.words), corpus.keep(plan.sample), corpus.noise
     stay, other = alias_table(noise)
     none = Paths(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8))
@@ -173,19 +171,32 @@ def finite(matrix: Float32[np.ndarray, "words width"], plan: Word2VecPlan) -> Fl
 
 
 @contextmanager
-def _asleep_when_waiting(numba: Any) -> Iterator[None]:
-    """Threads that Numba starts inside wait for each other asleep, unless NUMBA_THREADING_LAYER asks for others.
+def _soon_asleep_when_waiting(numba: Any) -> Iterator[None]:
+    """Threads that Numba starts inside look out for each other for a moment, then wait asleep.
 
-    Those of OpenMP spin, and where other programs want the cores too, every block then waits for a spinning thread's
-    time to be over: on two busy cores that made two threads five to ten times slower than one.
+    There are two waits in a block, and to wake a thread takes about as long as a block's work; but those of OpenMP look
+    out for milliseconds unless told otherwise, and where other programs want the cores too, every block then waits for
+    such a thread's time to be over: on two busy cores that made two threads five to ten times slower than one. Where
+    there is no OpenMP they sleep at once. NUMBA_THREADING_LAYER and GOMP_SPINCOUNT in the environment are obeyed.
     """
-    before = numba.config.THREADING_LAYER
+    before, spins = numba.config.THREADING_LAYER, os.environ.get("GOMP_SPINCOUNT")
     if "NUMBA_THREADING_LAYER" not in os.environ:
-        numba.config.THREADING_LAYER = "workqueue"
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # is read when OpenMP is loaded
+        numba.config.THREADING_LAYER = "omp" if _has_openmp() else "workqueue"
     try:
         yield
     finally:
         numba.config.THREADING_LAYER = before
+        if spins is None:
+            os.environ.pop("GOMP_SPINCOUNT", None)
+
+
+def _has_openmp() -> bool:
+    try:
+        import_module("numba.np.ufunc.omppool")
+    except ImportError:
+        return False
+    return True
 
 
 def _numba() -> ModuleType:

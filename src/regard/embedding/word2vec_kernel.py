@@ -12,12 +12,19 @@ like Python's own, or in the user's cache folder.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, no_type_check
+from typing import Any, no_type_check
 
 import numba
 import numpy as np
-from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt32
+from jaxtyping import Int32
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic
 
+from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables
+
+AHEAD = 4
+"""Centre words whose rows are on their way while one is at work."""
 PLACES = 16
 """Of the text at which a block reads."""
 ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; what is not a number stays so
@@ -35,55 +42,19 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
-class Tables(NamedTuple):
-    """The vectors of words that are read, and of questions asked about them."""
+@intrinsic
+@no_type_check
+def fetch(typing: Any, address: Any) -> Any:
+    """Have what is at an address brought near, without waiting for it."""
 
-    read: Float32[np.ndarray, "words width"]
-    asked: Float32[np.ndarray, "questions width"]
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(function, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
 
-
-class Block(NamedTuple):
-    """What is known of each centre word of a block: what is read, what is asked, and the steps that follow."""
-
-    inputs: Int32[np.ndarray, "centres inputs"]
-    input_counts: Int32[np.ndarray, "centres"]
-    questions: Int32[np.ndarray, "centres questions"]
-    answers: Float32[np.ndarray, "centres questions"]
-    question_counts: Int32[np.ndarray, "centres"]
-    errors: Float32[np.ndarray, "centres reads questions"]
-    input_steps: Float32[np.ndarray, "centres reads width"]
-    """`reads` is 1 where the inputs are read as one (CBOW), else as many as there are inputs."""
-    question_steps: Float32[np.ndarray, "centres asks width"]
-    """`asks` is 1 where steps differ only in their length, the error (CBOW), else as many as there are questions."""
-    losses: Float64[np.ndarray, "centres"]
-
-
-class Draws(NamedTuple):
-    """What random choices depend on, and in how many parts the work is shared out, on which nothing depends."""
-
-    parts: int
-    seed: int
-    window: int
-    negatives: int
-    keep: UInt32[np.ndarray, "words"]
-    """How likely each word is to be kept, of 2³² − 1."""
-    stay: UInt32[np.ndarray, "words"]
-    """Walker's alias method: how likely a column of the noise is its own word, of 2³² − 1 …"""
-    other: Int32[np.ndarray, "words"]
-    """… and which word it is otherwise."""
-    starts: Int64[np.ndarray, "ends"]
-    """Ways to words in a Huffman tree (`huffman.py`); empty for negative sampling."""
-    nodes: Int32[np.ndarray, "steps"]
-    turns: Int8[np.ndarray, "steps"]
-
-
-class Schedule(NamedTuple):
-    """The learning rate falls from `rate` in proportion to the words that are left, to a ten-thousandth."""
-
-    rate: float
-    done: int
-    """Words before this chunk, of all epochs."""
-    total: int
+    return types.void(types.uintp), generate
 
 
 @compiled
@@ -167,6 +138,17 @@ def draw(centre: int, at: int, text: tuple[Any, Any, Any, Any], first: int, draw
 
 @compiled
 @no_type_check
+def fetch_rows(rows: Any, count: int, table: Any) -> None:
+    """Have these rows of a table brought near."""
+    start, length = table.ctypes.data, table.shape[1] * 4
+    for j in range(count):
+        begin = start + rows[j] * length
+        for line in range(0, length, 64):
+            fetch(np.uintp(begin + line))
+
+
+@compiled
+@no_type_check
 def answer(score: float, wanted: float) -> tuple[float, float, float]:
     """`wanted − σ(score)`; and the loss in two parts, `a + log b`, so that one logarithm serves many."""
     small = math.exp(-abs(score))
@@ -204,21 +186,35 @@ def score(centre: int, i: int, tables: Tables, block: Block) -> None:
 @compiled
 @no_type_check
 def mix(step: Any, weights: Any, rows: Any, count: int, table: Any) -> None:
-    """The sum of these rows of a table, weighted, three at a time."""
+    """The sum of these rows of a table, weighted, six at a time or three, so that it is seldom fetched and stored."""
     width, j = step.size, 0
-    for k in range(width):
-        step[k] = 0.0
-    while j + 3 <= count:
-        one, two, three = rows[j], rows[j + 1], rows[j + 2]
-        first, second, third = weights[j], weights[j + 1], weights[j + 2]
+    if count >= 6:
+        one, two, three, four, five, six = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
+        first, second, third = weights[0], weights[1], weights[2]
+        fourth, fifth, sixth = weights[3], weights[4], weights[5]
         for k in range(width):
-            step[k] += first * table[one, k] + second * table[two, k] + third * table[three, k]
-        j += 3
-    while j < count:
+            step[k] = (first * table[one, k] + second * table[two, k] + third * table[three, k]) + (
+                fourth * table[four, k] + fifth * table[five, k] + sixth * table[six, k]
+            )
+        j = 6
+    elif count >= 3:
+        one, two, three = rows[0], rows[1], rows[2]
+        first, second, third = weights[0], weights[1], weights[2]
+        for k in range(width):
+            step[k] = first * table[one, k] + second * table[two, k] + third * table[three, k]
+        j = 3
+    else:
+        for k in range(width):
+            step[k] = 0.0
+    while j + 2 <= count:
+        one, two, first, second = rows[j], rows[j + 1], weights[j], weights[j + 1]
+        for k in range(width):
+            step[k] += first * table[one, k] + second * table[two, k]
+        j += 2
+    if j < count:
         one, first = rows[j], weights[j]
         for k in range(width):
             step[k] += first * table[one, k]
-        j += 1
 
 
 @compiled
@@ -318,8 +314,15 @@ def ask_all(
     """The first step of a block: threads share out its words."""
     parts, order = draws.parts, text[3]
     for part in numba.prange(parts):
-        for centre in range(part * centres // parts, (part + 1) * centres // parts):
-            draw(centre, order[begin + centre], text, first, draws, block)
+        start, end = part * centres // parts, (part + 1) * centres // parts
+        for ahead in range(start, end + AHEAD):
+            if ahead < end:
+                draw(ahead, order[begin + ahead], text, first, draws, block)
+                fetch_rows(block.questions[ahead], block.question_counts[ahead], tables.asked)
+                fetch_rows(block.inputs[ahead], block.input_counts[ahead], tables.read)
+            centre = ahead - AHEAD
+            if centre < start:
+                continue
             if block.input_steps.shape[1] == 1:
                 cbow(centre, rate, tables, block)
             else:
