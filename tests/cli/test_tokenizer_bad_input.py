@@ -141,6 +141,19 @@ def test_what_only_looks_like_an_id_is_refused(call, trained, ids) -> None:
     refused(call("tokenizer", "decode", trained, "--", ids), "is not an id")
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "wordpiece-cased", "characters"])
+def test_a_tokenizer_without_merges_has_none_to_explain(call, tmp_path, kind) -> None:
+    (tmp_path / "corpus").write_text("low lower Newest wider", encoding="utf-8")
+    assert call("tokenizer", "train", "corpus", "--size", "300", "--kind", kind, "--out", "t.json").code == 0
+    refused(call("tokenizer", "explain", "t.json", "--text", "lower"), "no merges", "use encode --pieces")
+
+
+def test_half_a_surrogate_pair_is_refused_by_explain_too(call, tmp_path, trained) -> None:
+    (tmp_path / "corpus").write_text("low lower", encoding="utf-8")
+    for file in ("corpus", trained):
+        refused(call("tokenizer", "explain", file, "--text", "a\udcff"), "half of a surrogate pair")
+
+
 LINES = {
     "letters": "'x' * 50_000_000",
     "blanks": "'a' + ' ' * 50_000_000 + 'b'",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.inspection.meaning import InSentence, Meaning
-from regard.views.meaning import MOST_PAIRS, MOST_WORDS, draw_meaning, findings, meaning_text
+from regard.views.meaning import MOST_PAIRS, MOST_WORDS, _percent, draw_meaning, findings, meaning_text
 from regard.views.page import plain_style, save_figure
 
 LAYERS = ("embedding", "encoder.0", "encoder.1")
@@ -64,6 +64,11 @@ def test_a_layers_parts_are_printed_as_shares_that_add_up():
         assert sum(numbers[1:]) + others == pytest.approx(100, abs=0.2)
         name, share = one.movers(layer)[0]
         assert f"{name} {100 * share:.1f} %" in line
+
+
+def test_a_share_of_nothing_has_no_minus():
+    found = [_percent(share) for share in (-1e-5, 0.0, -0.0, -0.0126, 0.391)]
+    assert found == ["0.0 %", "0.0 %", "0.0 %", "−1.3 %", "39.1 %"]
 
 
 def test_what_was_found_is_said_and_that_nothing_was():

@@ -129,8 +129,10 @@ def explain(
 
     Examples: `regard tokenizer explain corpus.txt --text lowest`, `regard tokenizer explain runs/demo --text "3 mars"`
     """
+    from regard.text.counting import valid_text
     from regard.text.explain import BYTES, WORDS, corpus_lines, text_lines
 
+    valid_text(text or "")
     if to is not None and to.suffix not in (".html", ".htm"):
         raise InputError(f"{to} does not look like a web page", "end the name in .html")
     if to is not None and as_json:
@@ -195,6 +197,8 @@ def _built(loaded: "Tokenizer", text: str) -> "list[Building]":
         raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
     if loaded.kind == "characters":
         raise InputError("characters have no merges: each is a piece", "use encode --pieces")
+    if loaded.kind not in ("bpe", "bpe-words"):
+        raise InputError(f"how a tokenizer of kind {loaded.kind!r} merges is not known here", "use encode --pieces")
     return build_words((marked_words if loaded.kind == "bpe-words" else byte_words)(text), loaded.merges)
 
 

@@ -121,7 +121,7 @@ def _named(one: InSentence, layer: int | None) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %".replace("-", "−")
+    return f"{round(100 * share, 1) + 0.0:.1f} %".replace("-", "−")  # + 0.0: no minus before nothing
 
 
 def _begin(one: InSentence) -> str:
