@@ -3,9 +3,9 @@
     marked_words("low lower")  →  ["low_", "lower_"]
 
 The mark is a symbol of its own that merges may take in (`er_` ends a word, `er` does not). An underscore in a text is
-written `＿`, so that it is no mark, and comes back as an underscore, as a `＿` of the text does too. Blanks between words
-come back as one space, and a character that training never saw is `<unk>` and lost: where texts must come back, use
-byte-level BPE.
+written `＿`, so that it is no mark, and comes back as an underscore, as a `＿` of the text does too. Blanks between
+words come back as one space, and a character that training never saw is `<unk>` and lost: where texts must come back,
+use byte-level BPE.
 """
 
 import json
