@@ -44,7 +44,7 @@ class Peer:
                     parameter.add_(torch.randn_like(parameter) * 0.2)
             for name, buffer in model.named_buffers():
                 if "final_logits_bias" in name:
-                    buffer.normal_()
+                    buffer.normal_(std=0.2)
         return model
 
 
