@@ -14,6 +14,7 @@ from torch import nn
 
 import regard.data  # noqa: F401  (fills the table of corpora)
 from regard.data.ahead import Ahead
+from regard.data.corpus import Examples
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
 from regard.embedding.pretrained import begin_with
@@ -31,7 +32,6 @@ from regard.tasks.writing import Writing
 from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
-from regard.training.fingerprint import Examples
 from regard.training.interrupt import Interrupt
 from regard.training.loop import Run
 from regard.training.plan import CHANGEABLE

@@ -155,7 +155,7 @@ def test_a_share_divides_one_text_by_characters_and_several_by_their_number():
             "has 346 tokens and a window takes 501",
         ),
         ({"training": {"batch_tokens": 12}}, "a window fills 13 tokens and a batch holds 12"),
-        ({"data": {"train": ["text.txt", "text.txt"]}}, "are two files where documents are in one"),
+        ({"data": {"train": ["text.txt", "text.txt"]}}, "are two files where task 'language' reads one"),
         ({"data": {"format": "tsv"}}, "format 'tsv' has pairs and no documents"),
         ({"data": {"train": "none.txt"}}, r"none.txt does not exist; check the path, or name the folder of the data"),
     ],
@@ -189,7 +189,7 @@ def test_bad_questions_are_answered_in_one_sentence(model):
         model.evaluate([])
     with pytest.raises(ConfigError, match=r"the recipe has no \[data\]"):
         TASKS["language"].open(Recipe.model_validate({"task": "language"}))
-    with pytest.raises(ConfigError, match=r"corpus 'copy' has pairs and task 'language' needs documents"):
+    with pytest.raises(ConfigError, match=r"corpus 'copy' has pairs of texts, which task 'language' cannot use"):
         TASKS["language"].open(Recipe.model_validate({"task": "language", "data": "copy"}))
 
 

@@ -21,6 +21,9 @@ LINES_TOGETHER = 64
 def run(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     text: Annotated[str | None, typer.Argument(help="The text; every line of stdin if absent.")] = None,
+    context: Annotated[
+        str | None, typer.Option(help="The passage that answers TEXT; on stdin, it stands after a tab.")
+    ] = None,
     strategy: Annotated[str | None, typer.Option(help="greedy, sample or beam; the model's own if absent.")] = None,
     beams: Annotated[int | None, typer.Option(help="Width of the beam.")] = None,
     length_penalty: Annotated[
@@ -44,6 +47,11 @@ def run(
     if stream and as_json:
         raise InputError("--stream and --json ask for two kinds of output", "use one of them")
     loaded = api.load(model)
+    if context is not None:
+        if text is None or loaded.task != "questions":
+            what = "without a question" if text is None else f"on task {loaded.task!r}"
+            raise InputError(f"--context has no effect {what}", "give both to a model that answers questions")
+        text = f"{text}\t{context}"
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
     given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
     if any(value is not None for value in given.values()):

@@ -23,6 +23,19 @@ class Pair(NamedTuple):
 
 
 @runtime_checkable
+class Examples(Protocol):
+    """Examples by split and index, each a tuple of texts (or of what has a faithful `repr`): a Corpus is one."""
+
+    def size(self, split: Split) -> int | None:
+        """How many examples the split has; None if endless."""
+        ...
+
+    def example(self, split: Split, index: int) -> tuple[Any, ...]:
+        """The example at this place."""
+        ...
+
+
+@runtime_checkable
 class Corpus(Protocol):
     """Pairs by split and index.
 

@@ -95,4 +95,5 @@ def span_counts(tokens: int) -> tuple[int, int]:
 def parted(total: int, parts: int, draws: np.random.Generator) -> list[int]:
     """So many positive numbers that add up to the total, all ways to do so being equally likely."""
     cuts = np.sort(np.argsort(draws.random(total - 1), kind="stable")[: parts - 1]) + 1
-    return np.diff([0, *cuts.tolist(), total]).tolist()
+    found: list[int] = np.diff([0, *cuts.tolist(), total]).tolist()
+    return found

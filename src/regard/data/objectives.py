@@ -7,9 +7,9 @@ Continuation     decoder reads `source <bos> target`, predicts `target <eos>` af
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
-from regard.data.corpus import Pair
 from regard.text.tokenizer import Tokenizer
 
 
@@ -32,7 +32,7 @@ class Objective(ABC):
     prefix: str = ""
     """What stands before every source, such as T5's `translate English to German: `."""
 
-    def encode(self, pairs: Sequence[Pair]) -> list[Example]:
+    def encode(self, pairs: Sequence[Any]) -> list[Example]:
         """All pairs as ids, the two sides each in one call."""
         sources = self.sources([pair.source for pair in pairs])
         targets = self.tokenizer.encode_batch([pair.target for pair in pairs])

@@ -122,8 +122,12 @@ def _read_parallel(source_path: Path, target_path: Path) -> list[Pair]:
 
 
 def _read_json_pairs(path: Path) -> list[Pair]:
-    keys = ("source", "target")
-    return [Pair(*(_field(path, number, record, key) for key in keys)) for number, record in _records(path, keys)]
+    return [Pair(source, target) for source, target in read_records(path, ("source", "target"))]
+
+
+def read_records(path: Path, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The texts that these keys have on each line of a JSONL file."""
+    return [tuple(_field(path, number, record, key) for key in keys) for number, record in _records(path, keys)]
 
 
 def _records(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:

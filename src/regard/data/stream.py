@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from regard.data.batching import Batch
-from regard.data.corpus import Corpus
+from regard.data.corpus import Examples
 from regard.data.objectives import Example, Objective
 from regard.errors import ConfigError
 
@@ -70,7 +70,7 @@ class ByLength:
 class BatchStream:
     """Endless batches of a corpus's training split."""
 
-    corpus: Corpus
+    corpus: Examples
     objective: Objective
     tokens: int
     seed: int = 0

@@ -10,7 +10,8 @@ from regard.data.splits import Document, Splits
 from regard.data.windows import in_order
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
-from regard.tasks.documents import OfDocuments, window_of
+from regard.tasks.documents import OfDocuments
+from regard.tasks.files import window_of
 from regard.tasks.language import MEASURED, measured
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import Answer, Asked

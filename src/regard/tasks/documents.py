@@ -9,17 +9,13 @@ from regard.data.sources import read_documents
 from regard.data.splits import Document, Splits, divided_documents
 from regard.data.stream import Position
 from regard.data.windows import Reading, TokenStream, Windows, in_order
-from regard.errors import ConfigError, InputError
-from regard.models.config import TransformerShape
+from regard.errors import InputError
 from regard.models.transformer import Transformer
-from regard.tasks.recipe import DataTable, Recipe, Source
+from regard.tasks.files import open_files, require_positions
+from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Asked, Lesson, Task
-from regard.tasks.translation import require_there
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
-
-WINDOW = 256
-"""Tokens read at once where a recipe does not say."""
 
 
 class OfDocuments(Task[Splits[Document]]):
@@ -35,7 +31,7 @@ class OfDocuments(Task[Splits[Document]]):
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Document]:
         """The documents of a text file, of JSONL, or a file that is one document."""
-        return open_documents(self.name, recipe.given, splits)
+        return open_files(self.name, recipe.given, splits, _read, divided_documents)
 
     def texts(self, data: Splits[Document], sample: int) -> Iterator[str]:
         """The first training documents."""
@@ -44,7 +40,7 @@ class OfDocuments(Task[Splits[Document]]):
     def lesson(self, recipe: Recipe, data: Splits[Document], module: Transformer, tokenizer: Tokenizer) -> Lesson:
         """Windows in a random order to train on, all of the validation text to measure."""
         plan, reading = recipe.training, self.reading(recipe, tokenizer)
-        _require_positions(module.config, reading.places)
+        require_positions(module.config, reading.places)
         batches = Windows.filling(self._stream(recipe, tokenizer, data.train), reading, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         valid = in_order(self._stream(recipe, tokenizer, data.valid), reading, plan.batch_tokens)
@@ -68,42 +64,5 @@ class OfDocuments(Task[Splits[Document]]):
         return TokenStream.of([one.text for one in documents], tokenizer, begin=self.begins(recipe))
 
 
-def window_of(recipe: Recipe) -> int:
-    """How many tokens are read at once."""
-    asked = None if recipe.data is None else recipe.data.window
-    limit = recipe.model.longest if recipe.model.positions == "learnt" else WINDOW
-    return asked or min(WINDOW, limit)
-
-
-def _require_positions(shape: TransformerShape, places: int) -> None:
-    if shape.positions == "learnt" and places > shape.longest:
-        raise ConfigError(
-            f"a window of {places} tokens reaches further than the {shape.longest} positions that are learnt",
-            f"use data.window={shape.longest} or model.longest={places}",
-        )
-
-
-def open_documents(task: str, table: DataTable, splits: Collection[Split]) -> Splits[Document]:
-    """The documents that a recipe's [data] names."""
-    if table.corpus is not None:
-        raise ConfigError(
-            f"[data] the built-in corpus {table.corpus!r} has pairs and task {task!r} needs documents",
-            "name files: train = FILE, and valid = FILE or split = 0.9",
-        )
-    given: dict[Split, Source | None] = {"train": table.train, "valid": table.valid, "test": table.test}
-    if table.split is not None and "valid" in splits:
-        splits = {*splits, "train"}
-    read = {split: _documents(table, source) for split, source in given.items() if source and split in splits}
-    train, valid = read.get("train", []), read.get("valid", [])
-    if table.split is not None and train:
-        first, last = divided_documents(train, table.split)
-        return Splits(first, last, read.get("test", []))
-    return Splits(train, valid, read.get("test", []))
-
-
-def _documents(table: DataTable, source: Source) -> list[Document]:
-    path = table.paths(source)
-    if not isinstance(path, Path):
-        raise ConfigError(f"[data] {path[0]} and {path[1]} are two files where documents are in one", "give one")
-    require_there(path)
-    return [Document(text) for text in read_documents(path, table.format)]
+def _read(path: Path, format: str) -> list[Document]:
+    return [Document(text) for text in read_documents(path, format)]

@@ -10,7 +10,8 @@ from regard.data.batching import Inputs, Padded
 from regard.data.splits import Document, Splits
 from regard.data.windows import NextToken, in_order
 from regard.errors import InputError
-from regard.tasks.documents import OfDocuments, window_of
+from regard.tasks.documents import OfDocuments
+from regard.tasks.files import window_of
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import Asked
 from regard.tasks.writing import Writing

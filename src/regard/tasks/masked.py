@@ -13,7 +13,8 @@ from regard.data.splits import Document
 from regard.data.windows import in_order
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
-from regard.tasks.documents import OfDocuments, window_of
+from regard.tasks.documents import OfDocuments
+from regard.tasks.files import window_of
 from regard.tasks.language import MEASURED
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import Answer, Asked, refuse_decoding

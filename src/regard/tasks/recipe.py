@@ -27,7 +27,7 @@ from regard.models.config import TransformerShape
 from regard.training.plan import TrainingPlan
 
 Source = str | tuple[str, str]
-TaskName = Literal["translation", "language", "masked", "denoising"]
+TaskName = Literal["translation", "language", "masked", "denoising", "classification", "questions"]
 
 
 class TaskTable(Config):
@@ -191,7 +191,7 @@ MEANT_FOR: dict[str, tuple[str, ...]] = {
     "task.bleu": ("translation",),
     "task.prefix": ("translation",),
     "task.begin": ("language",),
-    "data.window": ("language", "masked", "denoising"),
+    "data.window": ("language", "masked", "denoising", "classification", "questions"),
     "data.batches": ("translation",),
 }
 """The keys that mean something for some tasks alone."""

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from regard.tasks.classification import Classification
 from regard.tasks.denoising import Denoising
 from regard.tasks.language import Language
 from regard.tasks.masked import Masked
+from regard.tasks.questions import Questions
 from regard.tasks.task import Task
 from regard.tasks.translation import Translation
 
-TASKS: dict[str, Task[Any]] = {task.name: task for task in (Translation(), Language(), Masked(), Denoising())}
+ALL: tuple[Task[Any], ...] = (Translation(), Language(), Masked(), Denoising(), Classification(), Questions())
+TASKS: dict[str, Task[Any]] = {task.name: task for task in ALL}

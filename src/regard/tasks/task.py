@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from regard.data.batching import Batch
-from regard.data.corpus import Split
+from regard.data.corpus import Examples, Split
 from regard.data.stream import Batches
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
@@ -20,7 +20,6 @@ from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
-from regard.training.fingerprint import Examples
 from regard.training.trainable import Trainable
 
 LONGEST_WORD = 4096

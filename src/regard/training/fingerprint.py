@@ -3,9 +3,8 @@
 from hashlib import sha1
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
-from regard.data.corpus import Split
+from regard.data.corpus import Examples, Split
 from regard.errors import FileError
 from regard.files import read_json, write_json
 from regard.text.tokenizer import Tokenizer
@@ -15,19 +14,6 @@ ALL = 1 << 17
 
 ENDLESS = 256
 """Pairs looked at of a corpus that has no end: it is a function of its options, which are in the recipe."""
-
-
-@runtime_checkable
-class Examples(Protocol):
-    """Examples by split and index, each a tuple of texts (or of what has a faithful `repr`): a Corpus is one."""
-
-    def size(self, split: Split) -> int | None:
-        """How many examples the split has; None if endless."""
-        ...
-
-    def example(self, split: Split, index: int) -> tuple[Any, ...]:
-        """The example at this place."""
-        ...
 
 
 def fingerprint(corpus: Examples, tokenizer: Tokenizer) -> dict[str, str]:

@@ -1,0 +1,93 @@
+"""Classification: an encoder that says which of a few labels a text has, and how sure it is."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.corpus import Pair, Split
+from regard.data.labels import Labelling, labels_of, read_labelled
+from regard.data.splits import Splits
+from regard.data.stream import BatchStream, Position, by_length
+from regard.decoding.strategies import Strategy
+from regard.errors import InputError
+from regard.models.transformer import Transformer
+from regard.tasks.files import open_files, require_positions, window_of
+from regard.tasks.language import MEASURED, measured
+from regard.tasks.recipe import Recipe
+from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, Task, refuse_decoding
+from regard.text.tokenizer import Tokenizer
+from regard.training.label_prediction import LabelPrediction
+
+TOGETHER = 64
+"""Texts read side by side."""
+
+
+class Classification(Task[Splits[Pair]]):
+    """A text in, labels with their probabilities out."""
+
+    name = "classification"
+    architectures = ("encoder",)
+    heads = ("labels",)
+
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Pair]:
+        """Texts with labels, from files."""
+        return open_files(self.name, recipe.given, splits, read_labelled)
+
+    def texts(self, data: Splits[Pair], sample: int) -> Iterator[str]:
+        """The first training texts."""
+        return (pair.source for pair in data.train[:sample])
+
+    def labels(self, data: Splits[Pair]) -> tuple[str, ...]:
+        """Those of the training data, in order."""
+        return labels_of(data.train)
+
+    def lesson(self, recipe: Recipe, data: Splits[Pair], module: Transformer, tokenizer: Tokenizer) -> Lesson:
+        """Texts of like length side by side."""
+        plan, how = recipe.training, _labelling(recipe, module, tokenizer)
+        require_positions(module.config, how.window)
+        batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
+        next(batches.start(Position()))
+        valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]
+        return Lesson(LabelPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
+
+    @torch.no_grad()
+    def answers(
+        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Answer]:
+        """Every label with its probability, the likeliest first."""
+        refuse_decoding(self.name, strategy, max_new_tokens)
+        how = _labelling(model.recipe, model.module, model.tokenizer)
+        device = next(model.module.parameters()).device
+        answers = []
+        for first in range(0, len(texts), TOGETHER):
+            logits: Tensor = model.module(how.prompt(texts[first : first + TOGETHER]).to(device))
+            for shares in logits.double().softmax(dim=-1).tolist():
+                ranked = sorted(zip(how.labels, shares, strict=True), key=lambda entry: -entry[1])
+                shown = "  ".join(f"{label} {share:.3f}" for label, share in ranked)
+                answers.append(Answer(dict(ranked), shown, {"output": ranked[0][0], "labels": dict(ranked)}))
+        return answers
+
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Pair]:
+        """Texts with labels of one file, read as the recipe's own are."""
+        if len(paths) != 1:
+            raise InputError(f"{len(paths)} files are given", "give one file of texts with labels")
+        return read_labelled(paths[0], "auto" if recipe.data is None else recipe.data.format)
+
+    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+        """The share of texts whose likeliest label is theirs, and the loss per text in nats."""
+        pairs: Sequence[Pair] = examples
+        if not pairs:
+            raise InputError("there are no texts to measure on", "give a file, or test data in the recipe")
+        how = _labelling(model.recipe, model.module, model.tokenizer)
+        rows = by_length(how.encode(pairs), how, max(MEASURED, how.window))
+        total, count = measured(LabelPrediction(model.module), [how.batch(batch) for batch in rows])
+        said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
+        right = sum(label == pair.target for label, pair in zip(said, pairs, strict=True))
+        return {"accuracy": right / len(pairs), "loss": total / count}
+
+
+def _labelling(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> Labelling:
+    return Labelling(tokenizer, labels=module.config.labels, window=window_of(recipe))

@@ -1,0 +1,71 @@
+"""Texts with labels: three formats that say the same, and batches that hold what they should."""
+
+import pytest
+
+from regard.data.corpus import Pair
+from regard.data.labels import Labelling, labels_of, read_labelled
+from regard.errors import ConfigError, FileError, InputError
+from regard.text.wordpiece import WordPieceTokenizer
+
+PAIRS = [Pair("a fine film", "good"), Pair("not  so\u2003fine", "bad"), Pair("fine", "good")]
+TOKENIZER = WordPieceTokenizer.train([pair.source for pair in PAIRS] * 3, 60)
+HOW = Labelling(TOKENIZER, labels=("bad", "good"), window=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a.txt", lambda pair: f"{pair.target} {pair.source}"),
+        ("a.tsv", lambda pair: f"{pair.source}\t{pair.target}"),
+        ("a.jsonl", lambda pair: f'{{"text": "{pair.source}", "label": "{pair.target}"}}'),
+    ],
+)
+def test_every_format_gives_the_same_texts_and_labels(tmp_path, name, line):
+    (tmp_path / name).write_text("".join(line(pair) + "\n" for pair in PAIRS), encoding="utf-8")
+    assert read_labelled(tmp_path / name) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", "good film\nbad\n", "line 2 is not a label and a text; write a label, a blank, the text"),
+        ("a.txt", " fine\n", "line 1 is not a label and a text"),
+        ("a.tsv", "good film\n", "line 1 has 0 tabs, not one"),
+        ("a.jsonl", '{"text": "a"}\n', 'line 1 has no "label" but "text"'),
+        ("a.jsonl", '{"text": "a", "label": 1}\n', "line 1: the label is 1, not a string"),
+        ("a.txt", "\n", "is empty"),
+    ],
+)
+def test_a_line_that_is_not_what_the_format_says_is_named(tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(FileError) as caught:
+        read_labelled(tmp_path / name)
+    assert said in str(caught.value)
+
+
+def test_formats_without_labels_and_data_with_one_label_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="format 'parallel' has no labels; use text, tsv or jsonl"):
+        read_labelled(tmp_path / "a", "parallel")
+    with pytest.raises(ConfigError, match="have 1 different labels; give between 2 and 10,000"):
+        labels_of([Pair("a", "x"), Pair("b", "x")])
+
+
+def test_a_row_is_the_text_between_its_marks_and_its_label_the_one_target():
+    assert labels_of(PAIRS) == ("bad", "good")
+    batch = HOW.batch(HOW.encode(PAIRS))
+    for row, pair in zip(batch.inputs.tokens.rows(), PAIRS, strict=True):
+        assert row == [TOKENIZER.bos_id, *TOKENIZER.encode(pair.source)[:5], TOKENIZER.eos_id]
+    assert batch.targets.tolist() == [[1], [0], [1]]
+    assert batch.count == 3
+    assert HOW.prompt([pair.source for pair in PAIRS]).tokens.rows() == batch.inputs.tokens.rows()
+
+
+def test_a_text_longer_than_the_window_is_read_as_far_as_it_fits():
+    (example,) = HOW.encode([Pair("fine " * 40, "bad")])
+    assert HOW.cost(example) == 7
+    assert (example.source[0], example.source[-1]) == (TOKENIZER.bos_id, TOKENIZER.eos_id)
+
+
+def test_a_label_the_model_does_not_know_is_named():
+    with pytest.raises(InputError, match="label 'god' is not one the model knows; did you mean 'good'"):
+        HOW.encode([Pair("fine", "god")])

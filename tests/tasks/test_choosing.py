@@ -1,0 +1,160 @@
+"""Models that choose: labels with probabilities, and the part of a passage that answers a question."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.data.corpus import Pair
+from regard.data.questions import Question, SpanFinding
+from regard.decoding.strategies import Greedy
+from regard.errors import ConfigError, InputError
+from regard.tasks.questions import LONGEST_ANSWER, best_span
+from regard.tasks.recipe import Recipe
+
+SST = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "sst"
+REVIEWS = [Pair("a fine film", "good"), Pair("a dull film", "bad"), Pair("so fine", "good"), Pair("so dull", "bad")]
+PASSAGE = "Memling painted the shrine in Bruges . it stands in the old hospital by the river ."
+ASKED = [
+    Question("who painted the shrine", PASSAGE, (("Memling", 0),)),
+    Question("where does it stand", PASSAGE, (("the old hospital", 52), ("old hospital", 56))),
+]
+
+
+def recipe(folder: Path, task: str, **changes: dict[str, object]) -> Recipe:
+    head = {"classification": "labels", "questions": "spans"}[task]
+    values = {
+        "task": {"name": task},
+        "data": {"train": f"{task}.json", "valid": f"{task}.json", "folder": str(folder), "window": 37},
+        "tokenizer": {"kind": "wordpiece", "size": 200},
+        "model": {"architecture": "encoder", "head": head, "width": 16, "heads": 2, "layers": 1, "dropout": 0.0},
+        "training": {"steps": 60, "batch_tokens": 128, "warmup": 5, "learning_rate": 2e-2, "schedule": "constant"},
+    }
+    values["training"] |= {"label_smoothing": 0.0, "evaluate_every": 60, "save_every": 60}
+    if task == "questions":
+        values["model"]["segments"] = 2
+    return Recipe.model_validate({table: given | changes.get(table, {}) for table, given in values.items()})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    found = tmp_path_factory.mktemp("choosing")
+    lines = [json.dumps({"text": pair.source, "label": pair.target}) for pair in REVIEWS]
+    (found / "classification.json").write_text("\n".join(lines))
+    qas = [
+        {"question": one.question, "answers": [{"text": text, "answer_start": at} for text, at in one.answers]}
+        for one in ASKED
+    ]
+    (found / "questions.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": PASSAGE, "qas": qas}]}]}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def classifier(folder) -> regard.Model:
+    return regard.train(recipe(folder, "classification"), folder / "classifier")
+
+
+@pytest.fixture(scope="module")
+def finder(folder) -> regard.Model:
+    return regard.train(recipe(folder, "questions"), folder / "finder")
+
+
+@torch.no_grad()
+def test_labels_come_with_the_probabilities_of_the_logits_best_first(classifier):
+    assert classifier.module.config.labels == ("bad", "good")
+    for text in ("a fine film", "so dull"):
+        token = classifier.tokenizer
+        row = torch.tensor([[token.bos_id, *token.encode(text), token.eos_id]])
+        inputs = regard.Inputs(regard.Padded(row, torch.tensor([row.shape[1]]), ragged=False))
+        shares = classifier.module(inputs)[0].double().softmax(0).tolist()
+        found = classifier.run(text)
+        assert found == pytest.approx({"bad": shares[0], "good": shares[1]}, rel=1e-6)
+        assert list(found.values()) == sorted(found.values(), reverse=True)
+        (answer,) = classifier.answers([text])
+        assert answer.record == {"output": next(iter(found)), "labels": found}
+
+
+def test_a_classifier_learns_what_it_is_shown(classifier):
+    figures = classifier.evaluate(REVIEWS)
+    assert figures["accuracy"] == 1.0
+    assert figures["loss"] < 0.3
+    flipped = [Pair(pair.source, "bad" if pair.target == "good" else "good") for pair in REVIEWS[:1]]
+    assert classifier.evaluate([*REVIEWS, *flipped])["accuracy"] == pytest.approx(4 / 5)
+
+
+def test_a_finder_learns_what_it_is_shown(finder):
+    assert finder.evaluate(ASKED) == {"exact_match": 1.0, "f1": 1.0}
+    assert finder.run(f"who painted the shrine\t{PASSAGE}") == "Memling"
+    (answer,) = finder.answers([f"who painted the shrine\t{PASSAGE}"])
+    assert (answer.record["start"], answer.record["end"]) == (0, 7)
+
+
+def test_the_best_span_is_the_best_of_all_that_may_be(finder):
+    """Against a loop over every pair of places."""
+    how = SpanFinding(finder.tokenizer, window=199)
+    (row,) = how.windows(Question("who", PASSAGE + " it stands" * 9))
+    assert len(row.offsets) > LONGEST_ANSWER
+    for seed in range(7):
+        logits = torch.randn(len(row.source), 2, generator=torch.Generator().manual_seed(seed))
+        likely = (logits.double() - logits.double().exp().sum(0).log()).tolist()
+        best, chosen = -1e9, (0, 0)
+        for begin in range(len(row.offsets)):
+            for end in range(begin, min(begin + LONGEST_ANSWER, len(row.offsets))):
+                score = likely[row.first + begin][0] + likely[row.first + end][1]
+                if score > best:
+                    best, chosen = score, (begin, end)
+        found = best_span(logits, row)
+        assert (found.start, found.end) == (row.offsets[chosen[0]][0], row.offsets[chosen[1]][1])
+        assert found.score == pytest.approx(best)
+
+
+def test_models_that_choose_come_back_from_their_folders(classifier, finder, folder):
+    assert regard.load(folder / "classifier").run("so fine") == classifier.run("so fine")
+    assert regard.load(folder / "finder").run(f"where\t{PASSAGE}") == finder.run(f"where\t{PASSAGE}")
+
+
+def test_bad_questions_are_answered_in_one_sentence(classifier, finder):
+    with pytest.raises(InputError, match="the text is empty"):
+        classifier.run(" ")
+    with pytest.raises(InputError, match="a strategy has no effect on task 'classification'"):
+        classifier.run("so fine", strategy=Greedy())
+    with pytest.raises(InputError, match="label 'fine' is not one the model knows"):
+        classifier.evaluate([Pair("a", "fine")])
+    with pytest.raises(InputError, match="there is no passage after the tab; give a question, a tab, and the passage"):
+        finder.run("who?")
+    with pytest.raises(InputError, match="there is no question before the tab"):
+        finder.run("\tMemling")
+    for model in (classifier, finder):
+        with pytest.raises(InputError, match="to measure on"):
+            model.evaluate([])
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "said"),
+    [
+        ("questions", {"training": {"label_smoothing": 0.1}}, "label_smoothing = 0.1 has no meaning for places"),
+        ("questions", {"data": {"window": 4}}, "a window of 4 tokens has no room for a passage"),
+        ("questions", {"model": {"head": "tokens"}}, "head 'tokens' cannot do task 'questions'; use 'spans'"),
+        ("classification", {"model": {"head": "spans"}}, "head 'spans' cannot do task 'classification'; use 'labels'"),
+        ("classification", {"model": {"positions": "learnt", "longest": 7}}, "reaches further than the 7 positions"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(folder, tmp_path, task, changes, said):
+    with pytest.raises(ConfigError, match=said):
+        regard.train(recipe(folder, task, **changes), tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SST.is_dir(), reason="needs the sentences of SST-2")
+def test_film_reviews_are_told_apart_better_than_by_the_most_frequent_label(tmp_path):
+    changes = ["training.steps=400", f"data.folder={SST}", "training.evaluate_every=100", "training.save_every=400"]
+    model = regard.train("sst", tmp_path / "run", changes=changes)
+    with gzip.open(SST / "stsa.binary.test.gz", "rt", encoding="utf-8") as lines:
+        labels = [line[0] for line in lines]
+    frequent = max(labels.count(label) for label in set(labels)) / len(labels)
+    examples = model.job.read([SST / "stsa.binary.test.gz"], model.recipe)
+    assert len(examples) == len(labels) == 1821
+    assert model.evaluate(examples)["accuracy"] > frequent + 0.2
