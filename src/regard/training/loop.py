@@ -31,7 +31,7 @@ from regard.training.reports import Listener, Report
 from regard.training.resume import Progress
 from regard.training.schedules import factor
 from regard.training.step import Awaited, Stepper, Stream, Taken, finite, place, steps_behind
-from regard.training.trainable import Trainable
+from regard.training.trainable import Compiled, Trainable
 
 BEST = "best.safetensors"
 
@@ -80,13 +80,13 @@ class Run:
             self.listener.say(f"computing in {chosen.name}: {chosen.why}")
         with self._writing():
             opened = Journal(self.folder, progress.step)
-        with opened as journal, self._compiled(), self.interrupt.heeding():
+        with opened as journal, self.interrupt.heeding():
             if journal.last < progress.step:
                 gap = f"{journal.last + 1} to {progress.step}"
                 self.listener.say(f"{journal.path} was damaged: its lines for the steps {gap} are lost")
             stream = self.batches.start(progress.position)
             try:
-                progress = self._train(optimizer, progress, journal, stream, until or self.plan.steps)
+                progress = self._compiled()._train(optimizer, progress, journal, stream, until or self.plan.steps)
             finally:
                 if isinstance(stream, Generator):
                     stream.close()  # it may have a thread that prepares batches
@@ -229,19 +229,12 @@ class Run:
             return f"all {self.plan.steps} steps are taken; to train longer add --resume --set training.steps=N"
         return f"validation did not improve {progress.worse} times in a row (training.patience={self.plan.patience})"
 
-    @contextmanager
-    def _compiled(self) -> Iterator[None]:
-        """The model's forward pass compiled in its place: its parameters keep their names, and it can be undone."""
-        module = self.trainable.module
+    def _compiled(self) -> "Run":
+        """The same run with its loss as one compiled program, where the plan asks for it; its module stays plain."""
         if not self.plan.compile:
-            yield
-            return
+            return self
         self.listener.say("compiling the model: the first steps and the first validation take longer")
-        module.compile(dynamic=True)
-        try:
-            yield
-        finally:
-            module._compiled_call_impl = None
+        return replace(self, trainable=Compiled(self.trainable))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
