@@ -16,6 +16,7 @@ from regard.cli import demo
 from regard.cli.app import app
 from regard.data.corpus import CORPORA, corpus
 from regard.decoding.strategies import Beam, Sample
+from regard.models.families import FAMILIES
 from regard.tasks.recipe import shipped
 from regard.tasks.translation import held_out, open_corpus
 
@@ -40,7 +41,7 @@ def lines(*texts: str, end: str = "\n") -> bytes:
 
 
 def test_the_verbs_are_these():
-    assert VERBS == ["demo", "train", "run", "evaluate", "look", "bench", "list"]
+    assert VERBS == ["demo", "train", "run", "evaluate", "look", "bench", "size", "list"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -187,7 +188,8 @@ def test_look_writes_an_svg_that_holds_the_text(call, model):
 
 
 @pytest.mark.parametrize(
-    ("kind", "known"), [("recipes", shipped()), ("corpora", CORPORA), ("similarities", SIMILARITIES)]
+    ("kind", "known"),
+    [("recipes", shipped()), ("corpora", CORPORA), ("similarities", SIMILARITIES), ("families", FAMILIES)],
 )
 def test_list_names_what_there_is_with_a_line_each(call, kind, known):
     plain, answer = call("list", kind), call("list", kind, "--json")

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import typer
 
-from regard.cli import bench, demo, evaluate, listing, look, run, tokenizer, train, vectors
+from regard.cli import bench, demo, evaluate, listing, look, run, size, tokenizer, train, vectors
 from regard.errors import RegardError
 from regard.training.interrupt import Stopped
 
@@ -32,6 +32,7 @@ app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
 app.command()(bench.bench)
+app.command()(size.size)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command(name="list")(listing.list_names)

@@ -13,6 +13,7 @@ class Kind(StrEnum):
     RECIPES = "recipes"
     CORPORA = "corpora"
     SIMILARITIES = "similarities"
+    FAMILIES = "families"
 
 
 def list_names(
@@ -43,6 +44,10 @@ def _names(kind: Kind) -> dict[str, str]:
         from regard.data.corpus import CORPORA
 
         return {name: _first_line(CORPORA[name]) for name in sorted(CORPORA)}
+    if kind is Kind.FAMILIES:
+        from regard.models.families import FAMILIES
+
+        return {name: f"{family.paper}: {', '.join(family.sizes)}" for name, family in FAMILIES.items()}
     from regard.attention.similarity import SIMILARITIES
 
     return {name: _first_line(type(make(2))) for name, make in SIMILARITIES.items()}

@@ -1,0 +1,209 @@
+"""`regard size`: parameters, memory and work of a model, counted without building it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.errors import FileError, InputError, choose
+from regard.files import read_json
+
+if TYPE_CHECKING:
+    from regard.models.config import TransformerConfig
+    from regard.models.size import Memory, Size
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(
+    what: Annotated[
+        str, typer.Argument(help="A family, one of its sizes, a recipe, a model folder, or a llama2.c .bin.")
+    ],
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a text; as many as the model is made for if absent.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what a model takes: parameters, memory to run and to train it, work for a token.
+
+    Nothing is allocated: the size of GPT-3 takes no more memory to compute than any other.
+
+    Example: `regard size gpt2-xl`
+    """
+    from regard.models.families import FAMILIES
+    from regard.models.size import size_of
+
+    if what in FAMILIES:
+        sizes = {name: size_of(FAMILIES[what].config(name), context) for name in FAMILIES[what].sizes}
+        if as_json:
+            typer.echo(json.dumps({name: _record(one) for name, one in sizes.items()}, ensure_ascii=False))
+        else:
+            typer.echo("\n".join(_overview(sizes)))
+        return
+    found = size_of(_config(what), context)
+    if as_json:
+        typer.echo(json.dumps({"name": what, **_record(found)}, ensure_ascii=False))
+    else:
+        typer.echo("\n".join(_page(what, found)))
+
+
+def _config(what: str) -> "TransformerConfig":
+    """The model that a name, a folder or a file describes."""
+    from regard.models.families import FAMILIES
+
+    known = {_plain(name): (family, name) for family in FAMILIES.values() for name in family.sizes}
+    if _plain(what) in known:
+        family, name = known[_plain(what)]
+        return family.config(name)
+    path = Path(what)
+    try:
+        folder, file = path.is_dir(), path.is_file()
+    except OSError:  # a name that is too long
+        folder = file = False
+    if folder:
+        return _of_folder(path)
+    if file and path.suffix == ".bin":
+        from regard.interop.llama2c import read_llama2c
+
+        return read_llama2c(path)[0]
+    return _of_recipe(what, [name for _, name in known.values()] + list(FAMILIES))
+
+
+def _plain(name: str) -> str:
+    """`GPT-2`, `gpt_2` and `gpt2` are one name."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def _of_folder(folder: Path) -> "TransformerConfig":
+    """From config.json; of the weights only the names are read."""
+    from regard.interop.huggingface import family_of, is_foreign, opened
+    from regard.models.checkpoint import CONFIG
+    from regard.models.config import TransformerConfig
+
+    values = read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
+    if not is_foreign(folder):
+        return TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
+    family, pooled = family_of(folder), False
+    if any(folder.glob("*.safetensors")):
+        with opened(folder) as (names, _):
+            pooled = any(name.endswith("pooler.dense.weight") for name in names)
+    try:
+        return family.read(values, pooled=pooled)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"{folder / CONFIG} is damaged: {error}", "copy it again") from error
+
+
+def _of_recipe(name: str, sizes: list[str]) -> "TransformerConfig":
+    from regard.models.config import TransformerConfig
+    from regard.tasks.recipe import read_recipe, shipped
+
+    if not name.endswith(".toml") and name not in shipped():
+        raise InputError(f"{name!r} is no family, size, recipe or model folder", choose(name, [*sizes, *shipped()]))
+    recipe = read_recipe(name)
+    shape = recipe.model.model_dump(exclude={"name", "vectors"})
+    labels = ("0", "1") if recipe.model.head == "labels" else ()  # how many there are is in the data
+    return TransformerConfig(**shape, vocabulary=recipe.tokenizer.size, labels=labels)
+
+
+def _record(size: "Size") -> dict[str, Any]:
+    """For programs: plain numbers, memory in bytes."""
+    counts = {name: getattr(size.parameters, name) for name in (*_PARTS, "total")}
+    memory = {name: vars(getattr(size, name)) for name in _MEMORY}
+    work = {"forward": size.work.forward, "training": size.work.training}
+    return {"context": size.context, "parameters": counts, "bytes": memory, "flops_per_token": work}
+
+
+_MEMORY = ("weights", "cache", "whole_cache", "trained_weights", "gradients", "moments", "state", "activations")
+_PARTS = ("embedding", "attention", "feedforward", "norms", "output")
+
+
+def _overview(sizes: "dict[str, Size]") -> list[str]:
+    """A line for every size of a family."""
+    rows = [("", "parameters", "to run, bfloat16", "to train, mixed", "work, a token")]
+    for name, one in sizes.items():
+        memory = _bytes(one.weights.bfloat16), _bytes(one.state.bfloat16)
+        rows.append((name, f"{one.parameters.total:,}", *memory, _operations(one.work.forward)))
+    return _aligned(rows)
+
+
+def _page(name: str, size: "Size") -> list[str]:
+    """Everything about one model."""
+    config, counts = size.config, size.parameters
+    heads = f"{config.heads} heads" if not config.key_value_heads else f"{config.heads}/{config.key_value_heads} heads"
+    shape = f"{config.architecture}, {config.layers} layers × {config.width}, {heads}"
+    rows = [("parameters", f"{counts.total:,}", "")]
+    rows += [
+        (f"  {part}", f"{getattr(counts, part):,}", f"{100 * getattr(counts, part) / counts.total:.1f} %")
+        for part in _PARTS
+    ]
+    rows += [("", "", ""), ("to run", "float32", "bfloat16"), _memory("  weights", size.weights)]
+    if size.cache.float32:
+        tokens = f"{size.context:,} + {size.context:,}" if _has_two_texts(size) else f"{size.context:,}"
+        rows.append(_memory("  cache, a token", size.cache))
+        rows.append(_memory(f"  cache, {tokens} tokens", size.whole_cache))
+    rows += [("", "", ""), ("to train", "float32", "mixed"), _memory("  weights", size.trained_weights)]
+    rows += [_memory("  gradients", size.gradients), _memory("  AdamW's moments", size.moments)]
+    rows += [_memory("  together", size.state), _memory("  activations, a token", size.activations)]
+    rows += [("", "", ""), ("work", "forward", "training")]
+    rows.append(("  FLOPs, a token", _operations(size.work.forward), _operations(size.work.training)))
+    head = f"{name}: {shape}, vocabulary {config.vocabulary:,}, texts of {size.context:,} tokens"
+    return [head, "", *_aligned(rows), "", *_formulas(size)]
+
+
+def _has_two_texts(size: "Size") -> bool:
+    return size.config.architecture == "encoder-decoder"
+
+
+def _formulas(size: "Size") -> list[str]:
+    """How the numbers come about."""
+    from regard.models.size import inner_copies, norm_copies
+
+    config = size.config
+    lines = []
+    if _has_two_texts(size):
+        lines.append("a token      one of the source and one of the target; the cache has as much for either")
+    if size.cache.float32:
+        lines.append("cache        2 × layers × key/value heads × head width")
+    lines.append("mixed        all in float32, and the matrices once more in bfloat16; activations in bfloat16")
+    cross = " (more in a decoder, which attends twice)" if _has_two_texts(size) else ""
+    weights = " + heads × tokens" if config.positions == "t5" else ""
+    table = "; 2 × vocabulary" if config.head in ("tokens", "masked") else ""
+    inner = {1: "", 2: "2 × ", 4: "4 × "}[inner_copies(config)]
+    kept = (
+        f"{2 * norm_copies(config)} × width + 2 × (heads + key/value heads) × head width + {inner}inner width{weights}"
+    )
+    lines.append(f"activations  about {kept} for each layer{cross}{table}")
+    half = "" if config.architecture == "encoder" else ", half of a text's where it looks back"
+    lines.append(
+        f"work         2 × the weights of matrices + 4 × heads × head width for each key it sees{half}; training 3 ×"
+    )
+    return lines
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        numbers = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        lines.append(f"{row[0]:<{widths[0]}}  {numbers}".rstrip())
+    return lines
+
+
+def _memory(label: str, memory: "Memory") -> tuple[str, str, str]:
+    return label, _bytes(memory.float32), _bytes(memory.bfloat16)
+
+
+def _bytes(count: int) -> str:
+    """Bytes as people say them."""
+    unit = min((count.bit_length() - 1) // 10, len(UNITS) - 1) if count else 0
+    return f"{count / 1024**unit:.1f} {UNITS[unit]}" if unit else f"{count} {UNITS[0]}"
+
+
+def _operations(count: float) -> str:
+    """Operations as people say them."""
+    for power, unit in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if count >= 10**power:
+            return f"{count / 10**power:.1f} {unit}"
+    return f"{count:.0f}"
