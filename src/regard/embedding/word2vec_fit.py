@@ -23,8 +23,6 @@ LARGEST_BLOCK = 256
 MOST_STEPS = 192.0
 """How many steps of one row a block may hold on average: they are all taken from the same place."""
 ALL = 2**32 - 1
-SPINS = "10000"
-"""Times a thread looks whether there is work before it sleeps: about a tenth of a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def fit(
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
     total, done, losses = corpus.size * plan.epochs, 0, []
-    with _soon_asleep_when_waiting(numba):
+    with _asleep_when_waiting(numba):
         before = numba.get_num_threads()  # starts the threads
     begun = time.perf_counter()
     numba.set_num_threads(min(parts, numba.config.NUMBA_NUM_THREADS))
@@ -171,32 +169,19 @@ def finite(matrix: Float32[np.ndarray, "words width"], plan: Word2VecPlan) -> Fl
 
 
 @contextmanager
-def _soon_asleep_when_waiting(numba: Any) -> Iterator[None]:
-    """Threads that Numba starts inside look out for each other for a moment, then wait asleep.
+def _asleep_when_waiting(numba: Any) -> Iterator[None]:
+    """Threads that Numba starts inside wait for each other asleep, unless NUMBA_THREADING_LAYER asks for others.
 
-    There are two waits in a block, and to wake a thread takes about as long as a block's work; but those of OpenMP look
-    out for milliseconds unless told otherwise, and where other programs want the cores too, every block then waits for
-    such a thread's time to be over: on two busy cores that made two threads five to ten times slower than one. Where
-    there is no OpenMP they sleep at once. NUMBA_THREADING_LAYER and GOMP_SPINCOUNT in the environment are obeyed.
+    Those of OpenMP spin, and where other programs want the cores too, every block then waits for a spinning thread's
+    time to be over: on two busy cores that made two threads five to ten times slower than one.
     """
-    before, spins = numba.config.THREADING_LAYER, os.environ.get("GOMP_SPINCOUNT")
+    before = numba.config.THREADING_LAYER
     if "NUMBA_THREADING_LAYER" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # is read when OpenMP is loaded
-        numba.config.THREADING_LAYER = "omp" if _has_openmp() else "workqueue"
+        numba.config.THREADING_LAYER = "workqueue"
     try:
         yield
     finally:
         numba.config.THREADING_LAYER = before
-        if spins is None:
-            os.environ.pop("GOMP_SPINCOUNT", None)
-
-
-def _has_openmp() -> bool:
-    try:
-        import_module("numba.np.ufunc.omppool")
-    except ImportError:
-        return False
-    return True
 
 
 def _numba() -> ModuleType:
