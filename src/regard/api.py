@@ -112,10 +112,10 @@ class Model:
         return self.job.evaluate(self, examples)
 
     def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":
-        """What the model attends to while it answers, or while it reads the target it is given."""
+        """What the model attends to while it answers, or while it reads the target it is given to write."""
         with watch(self, values=values) as seen:
             if target is None:
-                self.hypotheses([text])
+                self.answers([text])
             else:
                 self.check(text)
                 self._read_target(seen, text, target)

@@ -27,7 +27,7 @@ from regard.models.config import TransformerShape
 from regard.training.plan import TrainingPlan
 
 Source = str | tuple[str, str]
-TaskName = Literal["translation", "language", "masked", "denoising", "classification", "questions"]
+TaskName = Literal["translation", "language", "masked", "denoising", "classification", "questions", "vectors"]
 
 
 class TaskTable(Config):
@@ -38,6 +38,9 @@ class TaskTable(Config):
     prefix: str = Field("", description="put before every source, as T5 is told what to do")
     begin: Literal["bos", "none"] = Field(
         "bos", description="the mark every text of a language model begins with, in training and when it goes on"
+    )
+    pooling: Literal["mean", "first"] = Field(
+        "mean", description="what stands for a whole text: the mean of its tokens' vectors, or the first one"
     )
 
 
@@ -191,6 +194,7 @@ MEANT_FOR: dict[str, tuple[str, ...]] = {
     "task.bleu": ("translation",),
     "task.prefix": ("translation",),
     "task.begin": ("language",),
+    "task.pooling": ("vectors",),
     "data.window": ("language", "masked", "denoising", "classification", "questions"),
     "data.batches": ("translation",),
 }

@@ -9,6 +9,10 @@ from regard.tasks.masked import Masked
 from regard.tasks.questions import Questions
 from regard.tasks.task import Task
 from regard.tasks.translation import Translation
+from regard.tasks.vectors import Vectors
 
-ALL: tuple[Task[Any], ...] = (Translation(), Language(), Masked(), Denoising(), Classification(), Questions())
+ALL: tuple[Task[Any], ...] = (
+    *(Translation(), Language(), Masked(), Denoising()),
+    *(Classification(), Questions(), Vectors()),
+)
 TASKS: dict[str, Task[Any]] = {task.name: task for task in ALL}

@@ -1,0 +1,88 @@
+"""Sentence vectors (Reimers & Gurevych 2019, §3): a vector of length 1 for a text, near that of one that means the same.
+
+For encoders that were loaded: they are asked and looked at. They were trained by what their makers chose; there is no
+objective here to train them further, and nothing to measure them by.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.data.batching import Inputs, Padded
+from regard.data.corpus import Corpus, Split
+from regard.decoding.strategies import Strategy
+from regard.errors import ConfigError
+from regard.models.transformer import Transformer
+from regard.tasks.recipe import Recipe
+from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, Task, refuse_decoding
+from regard.text.tokenizer import Tokenizer
+
+TOGETHER = 64
+"""Texts read side by side."""
+SHOWN = 8
+"""Numbers of a vector that people are shown."""
+
+
+class Vectors(Task[Corpus]):
+    """A text in, its vector out."""
+
+    name = "vectors"
+    architectures = ("encoder",)
+    heads = ("none",)
+
+    @torch.no_grad()
+    def answers(
+        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Answer]:
+        """The vectors, each a list of numbers."""
+        refuse_decoding(self.name, strategy, max_new_tokens)
+        answers = []
+        for first in range(0, len(texts), TOGETHER):
+            for vector in sentence_vectors(model, texts[first : first + TOGETHER]).tolist():
+                more = f" … ({len(vector)} numbers)" if len(vector) > SHOWN else ""
+                shown = " ".join(f"{number:.4f}" for number in vector[:SHOWN]) + more
+                answers.append(Answer(vector, shown, {"vector": vector}))
+        return answers
+
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
+        """There are none."""
+        _refuse()
+
+    def texts(self, data: Corpus, sample: int) -> Iterator[str]:
+        """There are none."""
+        _refuse()
+
+    def lesson(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> Lesson:
+        """There is none."""
+        _refuse()
+
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> Sequence[Any]:
+        """There is nothing to measure."""
+        _refuse()
+
+    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+        """There is nothing to measure."""
+        _refuse()
+
+
+def sentence_vectors(model: Asked, texts: Sequence[str]) -> Tensor:
+    """One vector of length 1 for each text, as [task] pooling says."""
+    token = model.tokenizer
+    rows = [token.framed(ids)[0] for ids in token.encode_batch(list(texts))]
+    inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(next(model.module.parameters()).device)
+    hidden: Tensor = model.module(inputs)
+    if model.recipe.task.pooling == "first":
+        return F.normalize(hidden[:, 0], dim=-1)
+    kept = inputs.tokens.real[..., None]
+    return F.normalize((hidden * kept).sum(dim=1) / kept.sum(dim=1), dim=-1)
+
+
+def _refuse() -> NoReturn:
+    raise ConfigError(
+        "task 'vectors' is for models that were loaded: it has no data, no objective and no figure",
+        "use `run` or `look`, or train for another task, such as classification",
+    )

@@ -1,0 +1,111 @@
+"""`regard run` and `regard evaluate` for models that do something else than translate."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import regard
+
+WORDS = ["fine", "dull", "great", "poor", "lovely", "tedious"]
+SHAPE = {"width": 12, "heads": 2, "layers": 1, "feedforward_width": 7}
+TRAINING = {"steps": 2, "batch_tokens": 256, "warmup": 1, "label_smoothing": 0.0}
+
+
+def squad() -> str:
+    question = {"id": "1", "question": "what is it?", "answers": [{"text": "fine", "answer_start": 6}]}
+    return json.dumps({"data": [{"paragraphs": [{"context": "it is fine.", "qas": [question]}]}]})
+
+
+CASES = {
+    "language": ("\n".join(WORDS), {"architecture": "decoder"}, "fine"),
+    "masked": ("\n\n".join(WORDS), {"architecture": "encoder", "head": "masked"}, "so [MASK] !"),
+    "denoising": ("\n\n".join(WORDS), {}, "so <extra_id_0> !"),
+    "classification": ("\n".join(f"{n % 2} {word}" for n, word in enumerate(WORDS)), {"head": "labels"}, "fine"),
+    "questions": (squad(), {"head": "spans"}, "what is it?\tit is fine."),
+}
+KEYS = {
+    "language": {"output", "score", "tokens"},
+    "masked": {"output", "fills"},
+    "denoising": {"output", "spans", "score"},
+    "classification": {"output", "labels"},
+    "questions": {"output", "score", "start", "end"},
+}
+METRICS = {
+    "language": {"loss", "perplexity", "bits_per_byte"},
+    "masked": {"loss", "accuracy"},
+    "denoising": {"loss"},
+    "classification": {"loss", "accuracy"},
+    "questions": {"exact_match", "f1"},
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def trained(request, tmp_path_factory) -> tuple[str, Path, Path]:
+    task = request.param
+    content, shape, _ = CASES[task]
+    folder = tmp_path_factory.mktemp(task)
+    (folder / "data.txt").write_text(content + "\n")
+    model = SHAPE | ({"architecture": "encoder"} if task in ("classification", "questions") else {}) | shape
+    data = {"train": "data.txt", "valid": "data.txt", "test": "data.txt", "folder": str(folder), "window": 11}
+    kind = {"kind": "characters" if task in ("language", "denoising") else "wordpiece", "size": 150}
+    values = {"task": task, "data": data, "tokenizer": kind, "model": model, "training": TRAINING}
+    values["decoding"] = {"max_new_tokens": 3}
+    regard.train(regard.tasks.recipe.Recipe.model_validate(values), folder / "model")
+    return task, folder / "model", folder / "data.txt"
+
+
+def test_run_prints_what_the_task_says_and_json_is_one_object_a_line(call, trained):
+    task, model, _ = trained
+    text = CASES[task][2]
+    plain = call("run", model, text)
+    assert (plain.code, plain.err) == (0, "")
+    assert plain.out == regard.load(model).answers([text])[0].text + "\n"
+    answer = call("run", model, "--json", stdin=f"{text}\n{text}\n".encode())
+    assert (answer.code, answer.err) == (0, "")
+    records = [json.loads(line) for line in answer.out.splitlines()]
+    assert len(records) == 2
+    assert all(record.keys() == {"input"} | KEYS[task] for record in records)
+    assert all(record["input"] == text for record in records)
+
+
+def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
+    task, model, file = trained
+    record = json.loads(call("evaluate", model, "--json").out)
+    assert record.keys() == {"task", "data", "examples", "metrics"}
+    assert (record["task"], record["data"]) == (task, "data.txt (test)")
+    assert record["metrics"].keys() == METRICS[task]
+    given = call("evaluate", model, file, "--json")
+    assert json.loads(given.out)["metrics"] == record["metrics"]
+    plain = call("evaluate", model, file).out.splitlines()
+    assert plain[0] == f"{task} on {file}, {record['examples']} examples"
+    assert [line.split()[0] for line in plain[1:]] == list(record["metrics"])
+
+
+def test_options_of_writing_are_refused_by_tasks_that_write_nothing(call, trained):
+    task, model, _ = trained
+    writes = task in ("language", "denoising")
+    for option in (("--beams", "2"), ("--max-new-tokens", "2")):
+        answer = call("run", model, CASES[task][2], *option)
+        assert answer.code == (0 if writes else 1)
+        assert writes or f"task '{task}' writes no text" in answer.err
+    streamed = call("run", model, CASES[task][2], "--stream")
+    assert streamed.code == (0 if task == "language" else 1)
+
+
+def test_a_passage_may_be_given_apart(call, trained):
+    task, model, _ = trained
+    answer = call("run", model, "what is it?", "--context", "it is fine.")
+    if task == "questions":
+        assert answer.out == call("run", model, CASES[task][2]).out
+        assert "--context has no effect without a question" in call("run", model, "--context", "a").err
+    else:
+        assert answer.code == 1
+        assert f"--context has no effect on task '{task}'" in answer.err
+
+
+def test_two_files_where_one_is_measured_are_refused(call, trained):
+    _, model, file = trained
+    answer = call("evaluate", model, file, file)
+    assert answer.code == 1
+    assert "2 files are given; give one file" in answer.err
