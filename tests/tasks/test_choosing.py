@@ -157,4 +157,4 @@ def test_film_reviews_are_told_apart_better_than_by_the_most_frequent_label(tmp_
     frequent = max(labels.count(label) for label in set(labels)) / len(labels)
     examples = model.job.read([SST / "stsa.binary.test.gz"], model.recipe)
     assert len(examples) == len(labels) == 1821
-    assert model.evaluate(examples)["accuracy"] > frequent + 0.2
+    assert model.evaluate(examples)["accuracy"] > frequent + 0.15

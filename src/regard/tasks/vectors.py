@@ -1,4 +1,4 @@
-"""Sentence vectors (Reimers & Gurevych 2019, §3): a vector of length 1 for a text, near that of one that means the same.
+"""Sentence vectors (Reimers & Gurevych 2019, §3): a vector of length 1 for a text, near those that mean the same.
 
 For encoders that were loaded: they are asked and looked at. They were trained by what their makers chose; there is no
 objective here to train them further, and nothing to measure them by.
