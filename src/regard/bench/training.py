@@ -93,11 +93,12 @@ def regard(case: Case, precision: str) -> Task:
     source, inputs, targets = (Padded(ids, torch.full((case.batch,), case.tokens), ragged=False) for ids in case.ids())
     batch = Batch(Inputs(inputs, source if case.architecture == "encoder-decoder" else None), targets.ids)
     plan = TrainingPlan.model_validate({"precision": precision})
-    stepper = Stepper(TokenPrediction(model), adamw(model, plan), plan, _always(batch))
+    stepper = Stepper(TokenPrediction(model), adamw(model, plan), plan, always(batch))
     return Task(lambda: stepper.take(1, 1e-4).read(), targets.ids.numel(), _size(model))
 
 
-def _always(batch: Batch) -> Iterator[tuple[Batch, Position]]:
+def always(batch: Batch) -> Iterator[tuple[Batch, Position]]:
+    """One batch, over and over."""
     while True:
         yield batch, Position()
 

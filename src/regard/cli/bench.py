@@ -17,6 +17,7 @@ class Subject(StrEnum):
     ATTENTION = "attention"
     TRAIN = "train"
     DECODE = "decode"
+    FAMILIES = "families"
     TOKENIZER = "tokenizer"
     VECTORS = "vectors"
 
@@ -63,18 +64,19 @@ def bench(
 
 def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
     """The figures of a subject, as they come; a peer that is not installed is named."""
-    from regard.bench import attention, decoding, training
+    from regard.bench import attention, decoding, families, training
     from regard.bench.timing import installed
     from regard.training.memory import keep_freed_memory
 
     if subject == Subject.ATTENTION:
         keep_freed_memory()  # contestants of the other subjects have processes of their own
         return attention.rows(device)
-    peers, rows = (training.PEERS, training.rows) if subject == Subject.TRAIN else (decoding.PEERS, decoding.rows)
-    for name, package in peers.items():
+    chosen = {Subject.TRAIN: training, Subject.DECODE: decoding, Subject.FAMILIES: families}[subject]
+    for name, package in chosen.PEERS.items():
         if not installed(package):
             typer.echo(f"{name} is not installed, so its rows are left out; `pip install {name}`", err=True)
-    return rows()
+    found: Iterator[dict[str, Any]] = chosen.rows()
+    return found
 
 
 def _text_rows(subject: Subject, data: Path | None, questions: Path | None) -> Iterator[dict[str, Any]] | None:

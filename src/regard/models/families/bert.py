@@ -94,9 +94,8 @@ def read_odd(theirs: Values) -> Values:
 
 
 def write_odd(config: TransformerConfig) -> Values:
-    """The activation, and the inner width where it follows from the width."""
-    inner = config.feedforward_width or 4 * config.width
-    return {"hidden_act": their_activation(config.feedforward), "intermediate_size": inner}
+    """The activation."""
+    return {"hidden_act": their_activation(config.feedforward)}
 
 
 def _names(config: TransformerConfig) -> Names:

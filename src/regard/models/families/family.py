@@ -92,6 +92,7 @@ class Family:
                 f"a {self.name} model with head = {config.head!r} does not exist",
                 f"use {' or '.join(map(repr, self.architectures))}",
             )
+        config = config.settled()
         theirs = {key: getattr(config, ours) for ours, (key, _) in self.keys.items()}
         theirs |= {"model_type": self.model_type, "architectures": [self.architectures[config.head]], **self.fixed}
         if config.labels:
@@ -103,7 +104,7 @@ class Family:
         except ConfigError as error:
             raise ConfigError(f"this model is no {self.name} model: {error.problem}", error.remedy) from error
         written = again.settled().model_dump()
-        for key, ours in config.settled().model_dump().items():
+        for key, ours in config.model_dump().items():
             back = written[key]
             if ours != back and key not in _OF_TRAINING:
                 raise ConfigError(

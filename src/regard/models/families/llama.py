@@ -89,8 +89,6 @@ def _write_odd(config: TransformerConfig) -> Values:
     return {
         "rope_parameters": rope,
         "head_dim": config.head_width,
-        "num_key_value_heads": config.key_value_heads or config.heads,
-        "intermediate_size": config.feedforward_width or 4 * config.width,
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
     }

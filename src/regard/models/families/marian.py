@@ -53,15 +53,14 @@ def _read_odd(theirs: Values) -> Values:
 
 
 def _write_odd(config: TransformerConfig) -> Values:
-    inner = config.feedforward_width or 4 * config.width
     return {
         "activation_function": their_activation(config.feedforward),
-        "encoder_layers": config.encoder_layers or config.layers,
+        "encoder_layers": config.encoder_layers,
         "decoder_layers": config.layers,
         "encoder_attention_heads": config.heads,
         "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": inner,
-        "decoder_ffn_dim": inner,
+        "encoder_ffn_dim": config.feedforward_width,
+        "decoder_ffn_dim": config.feedforward_width,
         "is_encoder_decoder": True,
     }
 

@@ -86,9 +86,8 @@ def _write_odd(config: TransformerConfig) -> Values:
     kind = next((theirs for theirs, ours in FEEDFORWARDS.items() if ours == config.feedforward), "relu")
     return {
         "feed_forward_proj": kind,
-        "num_layers": config.encoder_layers or config.layers,
+        "num_layers": config.encoder_layers,
         "num_decoder_layers": config.layers,
-        "d_ff": config.feedforward_width or 4 * config.width,
         "d_kv": config.head_width,
         "scale_decoder_outputs": config.output_scaled,
         "is_encoder_decoder": True,
