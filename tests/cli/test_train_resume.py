@@ -120,10 +120,13 @@ def own(valid: list[str] = PAIRS[:2], train: list[str] = PAIRS) -> tuple[str, ..
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"train": [*PAIRS, "one more\teins mehr"]}, r"data\.train is not what it was .*\(7 pairs, .*, now 8 pairs"),
+        (
+            {"train": [*PAIRS, "one more\teins mehr"]},
+            r"data\.train is not what it was .*\(7 examples, .*, now 8 examples",
+        ),
         ({"train": [*PAIRS[:3], "word 3\tWort drei", *PAIRS[4:]]}, r"data\.train is not what it was"),
         ({"train": PAIRS[::-1]}, r"data\.train is not what it was"),
-        ({"valid": PAIRS[:1]}, r"data\.valid is not what it was .*2 pairs.* 1 pairs"),
+        ({"valid": PAIRS[:1]}, r"data\.valid is not what it was .*2 examples.* 1 examples"),
     ],
 )
 def test_data_that_changed_since_the_run_began_is_named(call, changed, said):

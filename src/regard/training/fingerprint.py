@@ -10,10 +10,10 @@ from regard.files import read_json, write_json
 from regard.text.tokenizer import Tokenizer
 
 ALL = 1 << 17
-"""Up to so many pairs each is looked at; of more, as many evenly spaced ones with both ends: a tenth of a second."""
+"""Up to so many examples each is looked at; of more, as many evenly spaced ones with both ends: a tenth of a second."""
 
 ENDLESS = 256
-"""Pairs looked at of a corpus that has no end: it is a function of its options, which are in the recipe."""
+"""Examples looked at of a corpus that has no end: it is a function of its options, which are in the recipe."""
 
 
 def fingerprint(corpus: Examples, tokenizer: Tokenizer) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _digest(corpus: Examples, split: Split) -> str:
         for part in corpus.example(split, index):
             whole = (part if isinstance(part, str) else repr(part)).encode("utf-8", "surrogatepass")
             digest.update(len(whole).to_bytes(8, "big") + whole)
-    return f"{'endless' if size is None else f'{size} pairs'}, {digest.hexdigest()}"
+    return f"{'endless' if size is None else f'{size} examples'}, {digest.hexdigest()}"
 
 
 def _short(value: object) -> str:
