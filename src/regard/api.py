@@ -22,6 +22,8 @@ from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError
 from regard.files import PARTIAL, read_json, write_json, write_text
 from regard.inspection.capture import Seen, record_into
+from regard.interop.huggingface import is_foreign
+from regard.interop.loading import open_folder, open_llama2c
 from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -29,6 +31,7 @@ from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
 from regard.tasks.table import TASKS
 from regard.tasks.task import Answer, Task
 from regard.tasks.writing import Writing
+from regard.text.foreign import ForeignTokenizer
 from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
@@ -140,12 +143,20 @@ class Model:
 
 
 def load(folder: str | Path) -> Model:
-    """The model in a folder that `train` or `Model.save` wrote."""
+    """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`."""
     folder = Path(folder)
+    if is_foreign(folder) or folder.suffix == ".bin":
+        module, tokenizer, recipe = open_llama2c(folder) if folder.suffix == ".bin" else open_folder(folder)
+        return Model(module, tokenizer, recipe, recipe.decoding)
+    return _load(folder)
+
+
+def _load(folder: Path) -> Model:
     module = load_model(folder)
     recipe = _read(folder / "recipe.toml")
-    tokenizer = KINDS[recipe.tokenizer.kind].load(folder / "tokenizer.json")
-    if tokenizer.size != module.config.vocabulary:
+    kind = recipe.tokenizer.kind
+    tokenizer = (ForeignTokenizer if kind == "foreign" else KINDS[kind]).load(folder / "tokenizer.json")
+    if tokenizer.size > module.config.vocabulary or (tokenizer.size != module.config.vocabulary and kind != "foreign"):
         raise FileError(
             f"{folder} has a tokenizer of {tokenizer.size} entries and a model of {module.config.vocabulary}",
             "they must come from the same training",

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import typer
 
-from regard.cli import bench, demo, evaluate, listing, look, run, size, tokenizer, train, vectors
+from regard.cli import bench, convert, demo, evaluate, listing, look, run, size, tokenizer, train, vectors
 from regard.errors import RegardError
 from regard.training.interrupt import Stopped
 
@@ -31,6 +31,7 @@ app.command()(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
 app.add_typer(tokenizer.app, name="tokenizer")

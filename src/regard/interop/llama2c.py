@@ -138,6 +138,7 @@ def _mapped(path: Path, header: Header) -> dict[str, Tensor]:
     """Every tensor as a view of the file; writing to one changes memory and never the file."""
     numbers = np.memmap(path, dtype="<f4", mode="c", offset=28)
     found: dict[str, Tensor] = {}
+    room = torch.empty(header.head_width, header.width)
     place = 0
     for stored in header.tensors():
         count = int(np.prod(stored.shape, dtype=np.int64))
@@ -148,15 +149,17 @@ def _mapped(path: Path, header: Header) -> dict[str, Tensor]:
             if stored.kind != "skipped":
                 found[name] = torch.from_numpy(numbers[place : place + count].reshape(stored.shape))
                 if stored.name.endswith(("query.weight", "key.weight")):
-                    _pair_halves(found[name], header.head_width)
+                    _pair_halves(found[name], room)
             place += count
     return found
 
 
-def _pair_halves(weight: Tensor, head_width: int) -> None:
-    """Rows 0, 2, 4 … of every head first, then 1, 3, 5 …: in place, so that only these pages are ever copied."""
-    pairs = weight.view(-1, head_width // 2, 2, weight.shape[1])
-    weight.copy_(pairs.transpose(1, 2).reshape(weight.shape))
+def _pair_halves(weight: Tensor, room: Tensor) -> None:
+    """Rows 0, 2, 4 … of every head first, then 1, 3, 5 …: in place, by way of one head's room, so that nothing else is
+    allocated and only these pages of the file are copied."""
+    for head in weight.view(-1, *room.shape):
+        room.unflatten(0, (2, -1)).copy_(head.unflatten(0, (-1, 2)).transpose(0, 1))
+        head.copy_(room)
 
 
 def read_llama2c_tokenizer(path: Path, vocabulary: int | None = None) -> ForeignTokenizer:

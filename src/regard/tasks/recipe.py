@@ -128,7 +128,7 @@ def _shortest(path: Path) -> Path:
 class TokenizerTable(Config):
     """How text becomes ids."""
 
-    kind: Literal["bpe", "bpe-words", "wordpiece", "wordpiece-cased", "characters"] = Field(
+    kind: Literal["bpe", "bpe-words", "wordpiece", "wordpiece-cased", "characters", "foreign"] = Field(
         "bpe", description="byte-level BPE, BPE of words with an end mark, WordPiece, whose texts do not come back, …"
     )
     size: int = Field(512, ge=1, description="entries of the vocabulary")
@@ -238,6 +238,14 @@ class Recipe(Config):
                     f"[{table}] {key} has no effect on task {self.task.name!r}",
                     f"leave it out; it is for {', '.join(tasks)}",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _tokenizer_can_be_learnt(self) -> "Recipe":
+        if self.data is not None and self.tokenizer.kind == "foreign":
+            raise ConfigError(
+                "[tokenizer] kind = 'foreign' is that of a model which was loaded, and nothing learns it", "use bpe"
+            )
         return self
 
     @property

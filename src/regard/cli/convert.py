@@ -1,0 +1,41 @@
+"""`regard convert`: other people's models as ours, ours as other people's."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.errors import FileError
+
+
+class Target(StrEnum):
+    """Whose files to write."""
+
+    HUGGINGFACE = "huggingface"
+    REGARD = "regard"
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A model folder, Regard's or Hugging Face's, or llama2.c's .bin.")],
+    destination: Annotated[Path, typer.Argument(help="The folder to write; it must be new or empty.")],
+    to: Annotated[Target, typer.Option(help="Whose files to write.")] = Target.REGARD,
+) -> None:
+    """Read a model from one kind of folder and write it as another.
+
+    What is written for Hugging Face is loaded by `transformers` and by engines that read its files.
+
+    Example: `regard convert runs/gpt-shakespeare shakespeare-hf --to huggingface`
+    """
+    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+        raise FileError(f"{destination} is not empty", "choose a new folder")
+    from regard.api import load
+    from regard.interop.writing import write_folder
+
+    model = load(source)
+    if to == Target.REGARD:
+        model.save(destination)
+        typer.echo(f"{destination} holds the model; ask it with: regard run {destination}")
+        return
+    family = write_folder(destination, model.module, model.tokenizer, model.recipe)
+    typer.echo(f"{destination} holds a {family} model that transformers loads")
