@@ -48,6 +48,19 @@ class Draws(NamedTuple):
     turns: Int8[np.ndarray, "steps"]
 
 
+class Text(NamedTuple):
+    """The words of a chunk that are kept this time."""
+
+    kept: Int32[np.ndarray, "words"]
+    lines: Int32[np.ndarray, "words"]
+    places: Int64[np.ndarray, "words"]
+    """Where they stand among all words of the chunk."""
+    order: Int32[np.ndarray, "words"]
+    """In which blocks take them."""
+    first: int
+    """The number of the chunk's first place, on which chance depends."""
+
+
 class Schedule(NamedTuple):
     """The learning rate falls from `rate` in proportion to the words that are left, to a ten-thousandth."""
 

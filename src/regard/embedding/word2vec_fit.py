@@ -3,11 +3,8 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, UInt32
@@ -55,7 +52,7 @@ def fit(
     listener: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
-    numba = _numba()
+    _need_numba()
     from regard.embedding.word2vec_kernel import PLACES, learn
 
     parts = threads or os.cpu_count() or 1
@@ -63,29 +60,23 @@ def fit(
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
     total, done, losses = corpus.size * plan.epochs, 0, []
-    with _asleep_when_waiting(numba):
-        before = numba.get_num_threads()  # starts the threads
     begun = time.perf_counter()
-    numba.set_num_threads(min(parts, numba.config.NUMBA_NUM_THREADS))
-    try:
-        for epoch in range(plan.epochs):
-            first = epoch * sum(map(len, corpus.chunks))
-            loss, predictions = 0.0, 0
-            for chunk in far_apart(corpus.chunks, PLACES):
-                schedule = Schedule(plan.first_rate, done, total)
-                more, count = learn(chunk, first, draws, tables, block, schedule)
-                loss, predictions = loss + more, predictions + count
-                first, done = first + len(chunk), done + int((chunk >= 0).sum())
-                if listener is not None:
-                    speed = done / (time.perf_counter() - begun)
-                    listener(Progress(epoch + 1, plan.epochs, done, total, loss / max(predictions, 1), speed))
-            if not predictions:
-                raise InputError(
-                    "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
-                )
-            losses.append(loss / predictions)
-    finally:
-        numba.set_num_threads(before)
+    for epoch in range(plan.epochs):
+        first = epoch * sum(map(len, corpus.chunks))
+        loss, predictions = 0.0, 0
+        for chunk in far_apart(corpus.chunks, PLACES):
+            schedule = Schedule(plan.first_rate, done, total)
+            more, count = learn(chunk, first, draws, tables, block, schedule)
+            loss, predictions = loss + more, predictions + count
+            first, done = first + len(chunk), done + int((chunk >= 0).sum())
+            if listener is not None:
+                speed = done / (time.perf_counter() - begun)
+                listener(Progress(epoch + 1, plan.epochs, done, total, loss / max(predictions, 1), speed))
+        if not predictions:
+            raise InputError(
+                "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
+            )
+        losses.append(loss / predictions)
     return Trained(Vectors(corpus.words, finite(tables.read, plan)), tuple(losses))
 
 
@@ -168,25 +159,9 @@ def finite(matrix: Float32[np.ndarray, "words width"], plan: Word2VecPlan) -> Fl
     return matrix
 
 
-@contextmanager
-def _asleep_when_waiting(numba: Any) -> Iterator[None]:
-    """Threads that Numba starts inside wait for each other asleep, unless NUMBA_THREADING_LAYER asks for others.
-
-    Those of OpenMP spin, and where other programs want the cores too, every block then waits for a spinning thread's
-    time to be over: on two busy cores that made two threads five to ten times slower than one.
-    """
-    before = numba.config.THREADING_LAYER
-    if "NUMBA_THREADING_LAYER" not in os.environ:
-        numba.config.THREADING_LAYER = "workqueue"
+def _need_numba() -> None:
     try:
-        yield
-    finally:
-        numba.config.THREADING_LAYER = before
-
-
-def _numba() -> ModuleType:
-    try:
-        return import_module("numba")
+        import_module("numba")
     except ImportError as error:
         raise InputError(
             "training vectors on a CPU needs Numba, which is not installed", "pip install 'regard[vectors]'"

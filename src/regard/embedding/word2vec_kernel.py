@@ -16,12 +16,13 @@ from typing import Any, no_type_check
 
 import numba
 import numpy as np
-from jaxtyping import Int32
-from llvmlite import ir  # type: ignore[import-untyped]
+from jaxtyping import Float64, Int32
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables
+from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables, Text
+from regard.embedding.word2vec_threads import Meeting, meet, new_meeting, share_out
 
 AHEAD = 4
 """Centre words whose rows are on their way while one is at work."""
@@ -32,14 +33,8 @@ ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; wha
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a kernel."""
-    part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True)
+    part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True, nogil=True)
     return part
-
-
-def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel whose `prange` loops run on several threads. It keeps the GIL: Numba's threads serve one caller."""
-    whole: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True, parallel=True)
-    return whole
 
 
 @intrinsic
@@ -105,10 +100,10 @@ def spread(count: int, size: int) -> Int32[np.ndarray, "places"]:
 
 @compiled
 @no_type_check
-def draw(centre: int, at: int, text: tuple[Any, Any, Any, Any], first: int, draws: Draws, block: Block) -> None:
+def draw(centre: int, at: int, text: Text, draws: Draws, block: Block) -> None:
     """The window and the questions of the word `at` in the text."""
-    kept, lines, places, _ = text
-    number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + places[at]) + 1)))
+    kept, lines = text.kept, text.lines
+    number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + text.places[at]) + 1)))
     reach = 1 + np.int64((number >> np.uint64(32)) % np.uint64(draws.window))
     count = 0
     for near in range(max(0, at - reach), min(kept.size, at + reach + 1)):
@@ -299,63 +294,71 @@ def add_steps(part: int, parts: int, centres: int, tables: Tables, block: Block)
                     tables.asked[row, k] += times * block.question_steps[centre, step, k]
 
 
-@parallel
+@compiled
 @no_type_check
 def ask_all(
-    begin: int,
-    centres: int,
-    text: tuple[Any, Any, Any, Any],
-    first: int,
-    draws: Draws,
-    tables: Tables,
-    block: Block,
-    rate: float,
+    part: int, begin: int, centres: int, text: Text, draws: Draws, tables: Tables, block: Block, rate: float
 ) -> None:
-    """The first step of a block: threads share out its words."""
-    parts, order = draws.parts, text[3]
-    for part in numba.prange(parts):
-        start, end = part * centres // parts, (part + 1) * centres // parts
-        for ahead in range(start, end + AHEAD):
-            if ahead < end:
-                draw(ahead, order[begin + ahead], text, first, draws, block)
-                fetch_rows(block.questions[ahead], block.question_counts[ahead], tables.asked)
-                fetch_rows(block.inputs[ahead], block.input_counts[ahead], tables.read)
-            centre = ahead - AHEAD
-            if centre < start:
-                continue
-            if block.input_steps.shape[1] == 1:
-                cbow(centre, rate, tables, block)
-            else:
-                skip_gram(centre, rate, tables, block)
-
-
-@parallel
-@no_type_check
-def add_all(centres: int, parts: int, tables: Tables, block: Block) -> None:
-    """The second step: threads share out the rows. (In one function Numba would fuse the two loops.)"""
-    for part in numba.prange(parts):
-        add_steps(part, parts, centres, tables, block)
+    """The first step of a block, for a part of its words."""
+    start, end = part * centres // draws.parts, (part + 1) * centres // draws.parts
+    for ahead in range(start, end + AHEAD):
+        if ahead < end:
+            draw(ahead, text.order[begin + ahead], text, draws, block)
+            fetch_rows(block.questions[ahead], block.question_counts[ahead], tables.asked)
+            fetch_rows(block.inputs[ahead], block.input_counts[ahead], tables.read)
+        centre = ahead - AHEAD
+        if centre < start:
+            continue
+        if block.input_steps.shape[1] == 1:
+            cbow(centre, rate, tables, block)
+        else:
+            skip_gram(centre, rate, tables, block)
 
 
 @compiled
 @no_type_check
+def learn_part(
+    part: int,
+    text: Text,
+    draws: Draws,
+    tables: Tables,
+    block: Block,
+    schedule: Schedule,
+    meeting: Meeting,
+    found: Float64[np.ndarray, "2"],
+) -> None:
+    """One thread's part of every block of a chunk; the first also sums up what was `found`."""
+    size, together, arrivals = block.losses.size, block.input_steps.shape[1] == 1, 0
+    for begin in range(0, text.kept.size, size):
+        centres = min(size, text.kept.size - begin)
+        left = 1.0 - (schedule.done + text.places[begin]) / schedule.total
+        rate = np.float32(schedule.rate * max(left, 1e-4))
+        ask_all(part, begin, centres, text, draws, tables, block, rate)
+        arrivals += draws.parts
+        if not meet(meeting, arrivals):
+            return
+        add_steps(part, draws.parts, centres, tables, block)
+        if part == 0:
+            for centre in range(centres):
+                inputs = block.input_counts[centre]
+                if inputs:
+                    found[0] += block.losses[centre]
+                    found[1] += 1 if together else inputs
+        arrivals += draws.parts
+        if not meet(meeting, arrivals):
+            return
+
+
 def learn(
     words: Int32[np.ndarray, "places"], first: int, draws: Draws, tables: Tables, block: Block, schedule: Schedule
 ) -> tuple[float, int]:
     """Learn from a chunk of text, in place; the summed loss and how many predictions it is of."""
     kept, lines, places = thin(words, draws, first)
-    size, together = block.losses.size, block.input_steps.shape[1] == 1
-    text = (kept, lines, places, spread(kept.size, size))
-    loss, predictions = 0.0, 0
-    for begin in range(0, kept.size, size):
-        centres = min(size, kept.size - begin)
-        left = 1.0 - (schedule.done + places[begin]) / schedule.total
-        rate = np.float32(schedule.rate * max(left, 1e-4))
-        ask_all(begin, centres, text, first, draws, tables, block, rate)
-        add_all(centres, draws.parts, tables, block)
-        for centre in range(centres):
-            inputs = block.input_counts[centre]
-            if inputs:
-                loss += block.losses[centre]
-                predictions += 1 if together else inputs
-    return loss, predictions
+    text = Text(kept, lines, places, spread(kept.size, block.losses.size), first)
+    meeting, found = new_meeting(), np.zeros(2)
+
+    def work(part: int) -> None:
+        learn_part(part, text, draws, tables, block, schedule, meeting, found)
+
+    share_out(work, draws.parts, meeting)
+    return float(found[0]), int(found[1])
