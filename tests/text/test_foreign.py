@@ -8,6 +8,8 @@ import pytest
 from foreign_kinds import ASKED, KINDS, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Engine
+from tokenizers.models import BPE
 
 from regard.errors import FileError, InputError
 from regard.text.foreign import ForeignTokenizer, open_foreign
@@ -101,6 +103,27 @@ def test_an_engine_alone_would_let_a_text_spell_the_end(tmp_path):
     theirs = transformers.AutoTokenizer.from_pretrained(write("unigram", tmp_path))
     theirs.backend_tokenizer.encode_special_tokens = True
     assert theirs.eos_token_id in plain(theirs, "a</s>b")
+
+
+def test_merges_that_spell_a_special_token_are_left_out(tmp_path):
+    pieces = ["<unk>", "</s>", "<", "/", "s", ">", "</", "s>"]
+    merges = [("<", "/"), ("s", ">"), ("</", "s>")]
+    engine = Engine(BPE(vocab={piece: place for place, piece in enumerate(pieces)}, merges=merges, unk_token="<unk>"))
+    assert engine.encode("</s>").ids == [1]
+    (tmp_path / "tokenizer.json").write_text(engine.to_str())
+    assert open_foreign(tmp_path).encode("</s>") == [6, 7]
+
+
+def test_tokens_that_are_called_special_without_a_role_are_not_spelt(tmp_path):
+    folder = write("split-bytes", tmp_path)
+    assert 314 in open_foreign(folder).encode("the river is")
+    rewritten(folder, "tokenizer_config.json", {"additional_special_tokens": ["river is", "<|nowhere|>"]})
+    assert 314 not in open_foreign(folder).encode("the river is")
+
+
+def test_a_special_token_stays_what_the_file_says(tmp_path):
+    tokens = json.loads(open_foreign(write("roberta", tmp_path)).to_json())["added_tokens"]
+    assert [token["lstrip"] for token in tokens if token["content"] == "<mask>"] == [True]
 
 
 def test_ids_stream_to_what_decoding_gives(ours):

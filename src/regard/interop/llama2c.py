@@ -158,7 +158,7 @@ def _pair_halves(weight: Tensor, room: Tensor) -> None:
     """Rows 0, 2, 4 … of every head first, then 1, 3, 5 …: in place, by way of one head's room, so that nothing else is
     allocated and only these pages of the file are copied."""
     for head in weight.view(-1, *room.shape):
-        room.unflatten(0, (2, -1)).copy_(head.unflatten(0, (-1, 2)).transpose(0, 1))
+        room.view(2, -1, room.shape[1]).copy_(head.view(-1, 2, room.shape[1]).transpose(0, 1))
         head.copy_(room)
 
 

@@ -33,6 +33,6 @@ class WindowedStream:
     def _give(self) -> str:
         before = self._decode(self._window[: self._given])
         now = self._decode(self._window)
-        self._window = self._window[self._given :] or self._window
+        self._window = self._window[self._given :]
         self._given = len(self._window)
         return now[len(before) :]
