@@ -161,6 +161,8 @@ def _load(folder: Path) -> Model:
             f"{folder} has a tokenizer of {tokenizer.size} entries and a model of {module.config.vocabulary}",
             "they must come from the same training",
         )
+    if isinstance(tokenizer, ForeignTokenizer):
+        tokenizer = tokenizer.of_size(module.config.vocabulary)
     values = read_json(folder / "generation_config.json", "copy it again from the trained folder")
     kept = {key: value for key, value in values.items() if key in DecodingTable.model_fields}
     return Model(module, tokenizer, recipe, DecodingTable.model_validate(kept))

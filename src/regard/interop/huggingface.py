@@ -22,6 +22,8 @@ from regard.models.families.family import Family
 from regard.models.transformer import Transformer
 
 INDEX = "model.safetensors.index.json"
+POOLING = "1_Pooling/config.json"
+"""Where sentence-transformers says what stands for a whole text."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.bin")
 NO_MARKS: Mapping[str, int | None] = MappingProxyType({})
 _REMEDY = "give the folder of a trained model, with config.json and model.safetensors"

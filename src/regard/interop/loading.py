@@ -36,6 +36,7 @@ def open_folder(folder: Path) -> Loaded:
         tokenizer = ForeignTokenizer(tokenizer._engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
     _check_size(tokenizer, module.config, folder)
     decoding = _decoding(folder / "generation_config.json")
+    tokenizer = tokenizer.of_size(module.config.vocabulary)
     return module, tokenizer, _recipe(module.config, _task(module.config, tokenizer, folder), decoding)
 
 

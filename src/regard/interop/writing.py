@@ -4,52 +4,81 @@ from pathlib import Path
 
 from tokenizers.processors import TemplateProcessing
 
-from regard.errors import InputError
 from regard.files import write_json, write_text
-from regard.interop.huggingface import fitting_family, write_model
+from regard.interop.huggingface import POOLING, fitting_family, write_model
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
+from regard.text.foreign import ForeignTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
 
-ROLES = ("pad", "bos", "eos", "unk", "mask")
+ENCODERS = ("masked", "classification", "questions", "vectors")
+"""Tasks whose texts stand between two marks."""
 
 
 def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe: Recipe) -> str:
     """Weights, config, tokenizer and manners; returns the name of the family it now is."""
     family = fitting_family(module)
-    marks = _marks(tokenizer)
-    ids: dict[str, int | None] = {f"{role}_token_id": marks[role] for role in ("pad", "bos", "eos") if role in marks}
+    marks = _marks(tokenizer, recipe)
+    ids: dict[str, int | None] = {f"{role}_token_id": marks.get(role) for role in ("pad", "bos", "eos")}
     if module.config.architecture == "encoder-decoder":
-        ids["decoder_start_token_id"] = marks.get("bos")
+        ids["decoder_start_token_id"] = tokenizer.bos_id
     write_model(folder, module, family, ids)
-    write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe))
+    write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, module.config.architecture))
     names = {f"{role}_token": tokenizer.token_text(token) for role, token in marks.items()}
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **names})
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names}
+    write_json(folder / "tokenizer_config.json", settings)
     if module.config.head == "tokens":
         write_json(folder / "generation_config.json", {**ids, **_manners(recipe)})
+    if recipe.task.name == "vectors":
+        _write_pooling(folder, module.config.width, recipe.task.pooling)
     return family.name
 
 
-def _marks(tokenizer: Tokenizer) -> dict[str, int]:
+def _marks(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
     """The special ids there are, by what they are for."""
-    found = {}
-    for role in ROLES:
-        try:
-            found[role] = getattr(tokenizer, f"{role}_id")
-        except (InputError, AttributeError, KeyError):
-            continue
-    return found
+    if isinstance(tokenizer, ForeignTokenizer):
+        known = tokenizer.marks.known()
+        starts = recipe.task.name == "translation" and known.get("bos") == known.get("pad")
+        return {role: token for role, token in known.items() if not (role == "bos" and starts)}
+    found = {role: getattr(tokenizer, f"{role}_id") for role in ("pad", "bos", "eos", "unk")}
+    if tokenizer.mask in tokenizer.special_ids:
+        found["mask"] = tokenizer.mask_id
+    between = {"cls": tokenizer.bos_id, "sep": tokenizer.eos_id} if recipe.task.name in ENCODERS else {}
+    return {**found, **between}
 
 
-def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe) -> str:
-    """The tokenizer; where our texts begin with a mark that we add, theirs adds it too."""
+def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> str:
+    """The tokenizer; the marks that we put round texts ourselves are put there by theirs."""
     text = tokenizer.to_json()
-    if recipe.task.name != "language" or recipe.task.begin != "bos" or tokenizer.kind == "foreign":
+    if isinstance(tokenizer, ForeignTokenizer):
         return text
     engine, _ = parse_engine(text)
-    begin = tokenizer.token_text(tokenizer.bos_id)
-    engine.post_processor = TemplateProcessing(f"{begin} $A", special_tokens=[(begin, tokenizer.bos_id)])
+    begin, end = (tokenizer.token_text(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
+    single, pair = "$A", None
+    if recipe.task.name in ENCODERS:
+        single, pair = f"{begin} $A {end}", f"{begin}:0 $A:0 {end}:0 $B:1 {end}:1"
+    elif architecture == "encoder-decoder":
+        single = f"$A {end}"
+    elif recipe.task.name == "translation":
+        single = f"$A {begin}"
+    elif recipe.task.begin == "bos":
+        single = f"{begin} $A"
+    if single != "$A":
+        marks = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]
+        engine.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=marks)
     return str(engine.to_str(pretty=True))
+
+
+def _write_pooling(folder: Path, width: int, pooling: str) -> None:
+    """What sentence-transformers reads beside the model: how its vectors become one."""
+    modes = {"pooling_mode_cls_token": pooling == "first", "pooling_mode_mean_tokens": pooling == "mean"}
+    write_json(folder / POOLING, {"word_embedding_dimension": width, **modes})
+    kinds = {"": "Transformer", Path(POOLING).parent.name: "Pooling", "2_Normalize": "Normalize"}
+    modules = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (path, kind) in enumerate(kinds.items())
+    ]
+    write_json(folder / "modules.json", modules)
 
 
 def _manners(recipe: Recipe) -> dict[str, object]:

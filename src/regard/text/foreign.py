@@ -66,6 +66,14 @@ class ForeignTokenizer(Tokenizer):
         more = super().with_specials(names)
         return type(self)(more._engine, self.rule, self.marks)
 
+    def of_size(self, size: int) -> "ForeignTokenizer":
+        """The same for a model that has more rows than there are tokens, as many have: the ids above are no text."""
+        wider = type(self)(self._engine, self.rule, self.marks)
+        wider._size = max(size, self._size)
+        if wider._bytes is not None:
+            wider._bytes += [b""] * (wider._size - len(wider._bytes))
+        return wider
+
     def framed(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
         """What a model reads of one text or of two: their ids with the marks round them, and the segment of each."""
         return self._frame.around([ids]) if pair is None else self._pair_frame.around([ids, pair])

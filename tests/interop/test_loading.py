@@ -1,0 +1,82 @@
+"""`regard.load` of whole folders, each asked what it is for beside `transformers`, before and after being converted."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+import regard  # noqa: E402
+from asking_transformers import Theirs  # noqa: E402
+from regard.interop.writing import write_folder  # noqa: E402
+from tiny_folders import FOLDERS, write  # noqa: E402
+
+logging.getLogger("transformers").setLevel(logging.ERROR)
+ROUNDING = {"abs": 1e-5, "rel": 1e-5}
+TEXTS = ["The roses by the bank", "low", "She doesn't know; they don't either. What's that wide river?"]
+QUESTION, PASSAGE = "What is red?", "The roses by the bank are red, and the river is wide."
+
+
+@pytest.fixture(scope="module", params=list(FOLDERS))
+def folder(request, tmp_path_factory):
+    return request.param, write(request.param, tmp_path_factory.mktemp("theirs"))
+
+
+def agree(model: regard.Model, theirs: Theirs, task: str) -> None:
+    """Both give the same to several texts of different lengths asked at once."""
+    assert model.task == task
+    if task == "vectors":
+        wanted = theirs.vectors(TEXTS)
+        torch.testing.assert_close(torch.tensor(model.run(TEXTS)), wanted, atol=1e-5, rtol=1e-5)
+    elif task == "masked":
+        name = theirs.tokenizer.mask_token
+        hidden = [f"The {name} by the bank", f"{name}", f"She doesn't {name}; they {name} either."]
+        for text, found in zip(hidden, model.run(hidden), strict=True):
+            wanted = theirs.masked(text)
+            assert [list(one.values()) for one in found] == [
+                pytest.approx(list(one.values()), **ROUNDING) for one in wanted
+            ]
+            names = [[model.tokenizer.token_text(token) for token in one] for one in wanted]
+            assert [list(one) for one in found] == names
+    elif task == "classification":
+        assert model.run(TEXTS) == [pytest.approx(one, **ROUNDING) for one in theirs.classification(TEXTS)]
+    elif task == "questions":
+        passages = [PASSAGE, "red", f"{PASSAGE} What a river."]
+        found = model.answers([f"{QUESTION}\t{passage}" for passage in passages])
+        for answer, passage in zip(found, passages, strict=True):
+            text, score = theirs.questions(QUESTION, passage)
+            assert answer.record["output"] == text
+            assert answer.record["score"] == pytest.approx(score, **ROUNDING)
+    else:
+        assert model.run(TEXTS, max_new_tokens=11) == getattr(theirs, task)(TEXTS, 11)
+
+
+def test_a_folder_does_what_it_is_for_as_transformers_does_it(folder):
+    name, path = folder
+    agree(regard.load(path), Theirs(path, FOLDERS[name].auto), FOLDERS[name].task)
+
+
+def test_a_model_saved_as_ours_answers_the_same(folder, tmp_path):
+    name, path = folder
+    regard.load(path).save(tmp_path / "ours")
+    agree(regard.load(tmp_path / "ours"), Theirs(path, FOLDERS[name].auto), FOLDERS[name].task)
+
+
+def test_a_model_written_as_theirs_again_answers_the_same_there(folder, tmp_path):
+    name, path = folder
+    model = regard.load(path)
+    write_folder(tmp_path / "theirs", model.module, model.tokenizer, model.recipe)
+    before, again = Theirs(path, FOLDERS[name].auto), Theirs(tmp_path / "theirs", FOLDERS[name].auto)
+    assert again.tokenizer(TEXTS)["input_ids"] == before.tokenizer(TEXTS)["input_ids"]
+    assert again.tokenizer.special_tokens_map == before.tokenizer.special_tokens_map
+    for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+        assert getattr(again.model.config, key, None) == getattr(before.model.config, key, None), key
+    agree(model, again, FOLDERS[name].task)
+    agree(regard.load(tmp_path / "theirs"), before, FOLDERS[name].task)
+
+
+def test_a_folder_is_found_by_a_plain_string(tmp_path):
+    write("gpt", tmp_path)
+    assert regard.load(str(tmp_path)).task == regard.load(Path(tmp_path)).task == "language"
