@@ -44,7 +44,7 @@ class Theirs:
         for place in (read["input_ids"][0] == self.tokenizer.mask_token_id).nonzero()[:, 0]:
             best = logits[place].softmax(-1).topk(5)
             pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            found.append({token: share for token, share in pairs})
+            found.append(dict(pairs))
         return found
 
     @torch.no_grad()
@@ -54,7 +54,9 @@ class Theirs:
 
     @torch.no_grad()
     def questions(self, question: str, passage: str) -> tuple[str, float]:
-        read = self.tokenizer(question, passage, return_tensors="pt", return_offsets_mapping=True, return_token_type_ids=True)
+        read = self.tokenizer(
+            question, passage, return_tensors="pt", return_offsets_mapping=True, return_token_type_ids=True
+        )
         offsets = read.pop("offset_mapping")[0].tolist()
         found = self.model(**read)
         begins, ends = (one[0].double().log_softmax(-1) for one in (found.start_logits, found.end_logits))

@@ -8,10 +8,11 @@ import torch
 
 pytest.importorskip("transformers")
 
-import regard  # noqa: E402
-from asking_transformers import Theirs  # noqa: E402
-from regard.interop.writing import write_folder  # noqa: E402
-from tiny_folders import FOLDERS, write  # noqa: E402
+from asking_transformers import Theirs
+from tiny_folders import FOLDERS, write
+
+import regard
+from regard.interop.writing import write_folder
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 ROUNDING = {"abs": 1e-5, "rel": 1e-5}

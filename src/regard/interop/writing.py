@@ -1,7 +1,9 @@
 """A model of ours as a folder that `transformers` and the engines that read its files load."""
 
+import json
 from pathlib import Path
 
+import torch
 from tokenizers.processors import TemplateProcessing
 
 from regard.files import write_json, write_text
@@ -17,6 +19,7 @@ ENCODERS = ("masked", "classification", "questions", "vectors")
 
 def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe: Recipe) -> str:
     """Weights, config, tokenizer and manners; returns the name of the family it now is."""
+    module = with_segments(module)
     family = fitting_family(module)
     marks = _marks(tokenizer, recipe)
     ids: dict[str, int | None] = {f"{role}_token_id": marks.get(role) for role in ("pad", "bos", "eos")}
@@ -32,6 +35,18 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     if recipe.task.name == "vectors":
         _write_pooling(folder, module.config.width, recipe.task.pooling)
     return family.name
+
+
+def with_segments(module: Transformer) -> Transformer:
+    """The same encoder with segments that add nothing, where it tells none apart: every encoder of theirs has some."""
+    if module.config.architecture != "encoder" or module.config.segments:
+        return module
+    with torch.device("meta"):
+        wider = Transformer(module.config.model_copy(update={"segments": 2}))
+    tensors = module.state_dict()
+    nothing = module.embedding.weight.new_zeros(wider.state_dict()["segments.weight"].shape)
+    wider.load_state_dict({**tensors, "segments.weight": nothing}, assign=True)
+    return wider.train(module.training)
 
 
 def _marks(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
@@ -66,7 +81,10 @@ def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> 
     if single != "$A":
         marks = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]
         engine.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=marks)
-    return str(engine.to_str(pretty=True))
+    record = json.loads(engine.to_str())
+    for token in record["added_tokens"]:
+        token["lstrip"] = token["content"] == tokenizer.mask  # a blank before what is hidden is part of it
+    return json.dumps(record, indent=2, ensure_ascii=False)
 
 
 def _write_pooling(folder: Path, width: int, pooling: str) -> None:

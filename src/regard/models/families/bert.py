@@ -1,5 +1,6 @@
 """BERT (Devlin et al. 2018): an encoder that fills in masked words; norms after the sublayers, segments, a pooler."""
 
+from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families.family import Family, Names, Values, activation, in_each_layer, their_activation
 
@@ -94,7 +95,9 @@ def read_odd(theirs: Values) -> Values:
 
 
 def write_odd(config: TransformerConfig) -> Values:
-    """The activation."""
+    """The activation; that there are segments."""
+    if config.segments < 1:
+        raise ConfigError("an encoder without segments is none of theirs", "give it a table of segments, all zero")
     return {"hidden_act": their_activation(config.feedforward)}
 
 

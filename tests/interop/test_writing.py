@@ -1,0 +1,216 @@
+"""What Regard trained, written for `transformers`: the same ids, the same logits, the same answers there."""
+
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from asking_transformers import Theirs
+
+import regard
+from regard.data.batching import Inputs, Padded
+from regard.errors import ConfigError
+from regard.interop.huggingface import fitting_family
+from regard.interop.writing import write_folder
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+from regard.tasks.recipe import read_recipe
+
+logging.getLogger("transformers").setLevel(logging.ERROR)
+LINES = [
+    "the roses by the bank are red",
+    "she doesn't know what that is",
+    "low lower lowest newer wider",
+    "a river is wide and a bank is by it",
+] * 7
+TEXTS = ["the roses", "low", "she doesn't know what the river"]
+GPT = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt"}
+GPT |= {"scaled": False, "longest": 67}
+LLAMA = {"architecture": "decoder", "norm": "rms", "norm_placement": "pre", "feedforward": "swiglu"}
+LLAMA |= {"positions": "rotary", "bias": False, "scaled": False, "key_value_heads": 2}
+BERT = {"architecture": "encoder", "feedforward": "gelu", "positions": "learnt", "embedding_norm": True}
+BERT |= {"scaled": False, "longest": 67}
+T5 = {"architecture": "encoder-decoder", "norm": "rms", "norm_placement": "pre", "feedforward": "geglu_tanh"}
+T5 |= {"positions": "t5", "bias": False, "scaled": False, "similarity": "dot", "tied": False, "encoder_layers": 1}
+MASKED = {"head": "masked", "output_bias": True}
+MADE = {
+    "gpt2 of bytes": ("language", GPT, "bpe", "gpt"),
+    "gpt2 of characters": ("language", GPT, "characters", "gpt"),
+    "gpt2 that begins with nothing": ("language begin=none", GPT, "bpe", "gpt"),
+    "gpt2 that translates": ("translation", GPT, "bpe", "gpt"),
+    "llama of bytes": ("language", LLAMA, "bpe", "llama"),
+    "llama of words, tied": ("language", LLAMA | {"tied": True}, "bpe-words", "llama"),
+    "bert masked": ("masked", BERT | MASKED | {"segments": 2}, "wordpiece", "bert"),
+    "bert masked, without segments": ("masked", BERT | MASKED, "bpe", "bert"),
+    "bert labels": ("classification", BERT | {"head": "labels"}, "wordpiece", "bert"),
+    "bert spans": ("questions", BERT | {"head": "spans", "segments": 2}, "wordpiece-cased", "bert"),
+    "t5 that translates": ("translation", T5, "bpe", "t5"),
+    "t5 of spans": ("denoising", T5, "bpe", "t5"),
+}
+AUTO = {"tokens": "ForCausalLM", "masked": "ForMaskedLM", "labels": "ForSequenceClassification"}
+AUTO |= {"spans": "ForQuestionAnswering"}
+
+
+def trained(folder, name: str) -> regard.Model:
+    """A model after two steps, its weights then larger so that every part matters."""
+    task, shape, kind, _ = MADE[name]
+    task, _, option = task.partition(" ")
+    files = {"translation": "data.tsv", "classification": "data.tsv", "questions": "data.json"}
+    data = folder / files.get(task, "data.txt")
+    if task == "questions":
+        asked = [
+            {"question": "what is it?", "id": str(place), "answers": [{"text": line[:3], "answer_start": 0}]}
+            for place, line in enumerate(LINES)
+        ]
+        articles = [{"context": line, "qas": [one]} for line, one in zip(LINES, asked, strict=True)]
+        data.write_text(json.dumps({"data": [{"paragraphs": articles}]}))
+    elif data.suffix == ".tsv":
+        data.write_text("".join(f"{line}\t{'abc'[place % 3]}\n" for place, line in enumerate(LINES)))
+    else:
+        data.write_text("\n\n".join(LINES))
+    values = {"layers": 2, "width": 24, "heads": 4, "feedforward_width": 41} | shape
+    recipe = folder / "recipe.toml"
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    more = "".join(f'{key} = "{value}"\n' for key, _, value in [option.partition("=")] if key)
+    recipe.write_text(f'[task]\nname = "{task}"\n{more}')
+    with recipe.open("a") as stream:
+        window = "" if task == "translation" else "window = 31\n"
+        stream.write(f'[data]\ntrain = "{data}"\nvalid = "{data}"\n{window}[tokenizer]\nkind = "{kind}"\nsize = 400\n')
+        stream.write("[model]\n" + "\n".join(lines) + "\n")
+        stream.write("[training]\nsteps = 2\nbatch_tokens = 256\nlabel_smoothing = 0.0\n")
+    model = regard.train(str(recipe), folder / "run")
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+@pytest.fixture(scope="module", params=list(MADE))
+def written(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    model = trained(folder, request.param)
+    family = write_folder(folder / "theirs", model.module, model.tokenizer, model.recipe)
+    assert family == MADE[request.param][3]
+    auto = AUTO[model.module.config.head]
+    if model.module.config.architecture == "encoder-decoder":
+        auto = "ForSeq2SeqLM"
+    return model, folder / "theirs", Theirs(folder / "theirs", f"AutoModel{auto}")
+
+
+def our_rows(model: regard.Model) -> list[list[int]]:
+    """What the model reads of each text, marks included."""
+    encoded = model.tokenizer.encode_batch(TEXTS)
+    if model.task in ("masked", "classification", "questions"):
+        return [model.tokenizer.framed(ids)[0] for ids in encoded]
+    inputs = model.writer.prompt(model, TEXTS)
+    read = inputs.tokens if inputs.source is None else inputs.source
+    return [row[real].tolist() for row, real in zip(read.ids, read.real, strict=True)]
+
+
+def test_their_tokenizer_gives_the_ids_that_ours_reads(written):
+    model, _, theirs = written
+    assert theirs.tokenizer(TEXTS)["input_ids"] == our_rows(model)
+    for role in ("pad", "bos", "eos", "unk"):
+        assert getattr(theirs.tokenizer, f"{role}_token_id") == getattr(model.tokenizer, f"{role}_id"), role
+    assert theirs.model.config.pad_token_id == model.tokenizer.pad_id
+    assert theirs.model.config.eos_token_id == model.tokenizer.eos_id
+    if model.task == "masked":
+        assert theirs.tokenizer.mask_token_id == model.tokenizer.mask_id
+    ids = model.tokenizer.encode(TEXTS[2])
+    assert theirs.tokenizer.decode(ids) == model.tokenizer.decode(ids)
+
+
+@torch.no_grad()
+def test_their_logits_are_ours(written):
+    model, _, theirs = written
+    rows = our_rows(model)
+    tokens = Padded.of(rows, fill=model.tokenizer.pad_id)
+    read = theirs.read(TEXTS)
+    if theirs.model.config.is_encoder_decoder:
+        answers = Padded.of([[model.tokenizer.bos_id, 9, 11]] * 3)
+        found = model.module(Inputs(answers, tokens))
+        wanted = theirs.model(**read, decoder_input_ids=answers.ids).logits
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+        return
+    found, wanted = model.module(Inputs(tokens)), theirs.model(**read)
+    if model.task == "questions":
+        spans = torch.stack((wanted.start_logits, wanted.end_logits), dim=-1)
+        torch.testing.assert_close(found[tokens.real], spans[tokens.real], atol=1e-5, rtol=1e-5)
+    elif model.task == "classification":
+        torch.testing.assert_close(found, wanted.logits, atol=1e-5, rtol=1e-5)
+    else:
+        torch.testing.assert_close(found[tokens.real], wanted.logits[tokens.real], atol=1e-5, rtol=1e-5)
+
+
+def test_they_answer_what_we_answer(written):
+    model, _, theirs = written
+    if model.task == "classification":
+        assert model.run(TEXTS) == [pytest.approx(one, abs=1e-5) for one in theirs.classification(TEXTS)]
+    elif model.task == "questions":
+        (found,) = model.answers(["what is it?\tthe roses by the bank are red"])
+        text, score = theirs.questions("what is it?", "the roses by the bank are red")
+        assert found.record["output"] == text
+        assert found.record["score"] == pytest.approx(score, abs=1e-5)
+    elif model.task == "masked":
+        name = theirs.tokenizer.mask_token
+        for text in (f"the {name} by the bank", f"{name}"):
+            found = [list(one.values()) for one in model.run(text)]
+            assert found == [pytest.approx(list(one.values()), abs=1e-5) for one in theirs.masked(text)]
+    elif model.task == "denoising":
+        pytest.skip("what fills a gap is shown otherwise than as a text")
+    else:
+        crossing = theirs.model.config.is_encoder_decoder
+        asked = theirs.translation if crossing else theirs.language
+        assert model.run(TEXTS, max_new_tokens=11) == asked(TEXTS, 11)
+
+
+def test_what_was_written_is_loaded_again_and_says_the_same(written):
+    model, folder, _ = written
+    again = regard.load(folder)
+    if model.task in ("denoising",) or (model.task, again.task) == ("translation", "language"):
+        return  # their files do not say what for, and texts go on by the frame of their tokenizer
+    assert again.task == model.task
+    name = model.tokenizer.token_text(model.tokenizer.mask_id) if model.task == "masked" else ""
+    texts = {"masked": [f"the {name}"], "questions": ["what?\tthe roses by the bank"]}.get(model.task, TEXTS)
+    limit = {"max_new_tokens": 11} if model.task in ("language", "translation") else {}
+    found, wanted = (one.run(texts, **limit) for one in (again, model))
+    if model.task == "classification":
+        assert found == [pytest.approx(one, abs=1e-6) for one in wanted]
+    elif model.task == "masked":
+        assert [list(one.values()) for one in found[0]] == [
+            pytest.approx(list(one.values()), abs=1e-6) for one in wanted[0]
+        ]
+    else:
+        assert found == wanted
+
+
+# What cannot be written
+
+
+@pytest.mark.parametrize("recipe", ["dates", "multi30k-en-de", "gpt-shakespeare"])
+def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
+    shape = read_recipe(recipe).model.model_dump(exclude={"name", "vectors"})
+    with torch.device("meta"):
+        model = Transformer(TransformerConfig(**shape, vocabulary=53))
+    with pytest.raises(ConfigError) as refused:
+        fitting_family(model)
+    assert "positions" in str(refused.value)
+    assert "rotary" in refused.value.remedy
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, tmp_path):
+    from tiny_folders import write
+
+    model = regard.load(write("bert", tmp_path / "theirs"))
+    task = model.recipe.task.model_copy(update={"pooling": pooling})
+    model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
+    write_folder(tmp_path / "again", model.module, model.tokenizer, model.recipe)
+    again = regard.load(tmp_path / "again")
+    assert again.recipe.task.pooling == pooling
+    assert again.run(TEXTS) == model.run(TEXTS)
