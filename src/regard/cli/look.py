@@ -16,7 +16,7 @@ def look(
         Path | None,
         typer.Option(
             help="A picture, .png or .svg, or a page to explore, .html.",
-            show_default="attention.png; meaning.png with --meaning",
+            show_default="attention.png; meaning.png with --meaning, gaze.png with --word",
         ),
     ] = None,
     layer: Annotated[str | None, typer.Option(help="Such as decoder.1.cross; the clearest if absent.")] = None,
@@ -27,23 +27,32 @@ def look(
     meaning: Annotated[
         str | None, typer.Option(help="A word of all sentences: how far apart the layers move it, and what moved it.")
     ] = None,
+    word: Annotated[
+        str | None, typer.Option(help="A word of the text: where it looks, in every layer and head.")
+    ] = None,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 
     Example: `regard look runs/demo "de: 3 mars 2021" --to attention.png`, the same `--to attention.html` to explore,
     or `--steps --row 2` for the four steps of the third written token.
 
-    With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`.
+    With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`; with `--word`:
+    `regard look MODEL "The cup did not fit in the bag because it was too big." --word it`.
     """
-    if meaning is not None:
+    if meaning is not None or word is not None:
+        mode = "--meaning" if meaning is not None else "--word"
         options = {"--target": target, "--layer": layer, "--head": head, "--row": row}
+        options["--word"] = word if meaning is not None else None
         given = [name for name, value in options.items() if value is not None]
         given += [name for name, on in (("--words", words), ("--steps", steps)) if on]
         if given:
-            raise InputError(f"{given[0]} has no effect with --meaning, which shows every layer", "leave it out")
+            raise InputError(f"{given[0]} has no effect with {mode}, which shows every layer", "leave it out")
+    if meaning is not None:
         _show_meaning(model, text, meaning, to or Path("meaning.png"))
     elif len(text) > 1:
         raise InputError(f"{len(text)} texts cannot be looked at together", "give one, or name a word with --meaning")
+    elif word is not None:
+        _show_gaze(model, text[0], word, to or Path("gaze.png"))
     else:
         _show_attention(
             model,
@@ -73,6 +82,20 @@ def _show_meaning(model: Path, sentences: list[str], word: str, to: Path) -> Non
     save_figure(draw_meaning(found), to)
     typer.echo(meaning_text(found))
     typer.echo(f"{to} shows how the layers move {word!r} apart, and what moved it")
+
+
+def _show_gaze(model: Path, text: str, word: str, to: Path) -> None:
+    """Where a word looks: a table in the terminal, a figure in the file."""
+    from regard import api
+    from regard.views.gaze import draw_gaze, gaze, gaze_text
+    from regard.views.page import check_format, save_figure
+
+    check_format(to)
+    loaded = api.load(model)
+    found = gaze(loaded.look(text), loaded.tokenizer, word)
+    save_figure(draw_gaze(found), to)
+    typer.echo(gaze_text(found))
+    typer.echo(f"{to} shows where {word!r} looks in every layer and head")
 
 
 def _show_attention(
