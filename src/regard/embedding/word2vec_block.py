@@ -5,6 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt32
 
+LANES = 16
+"""Numbers of a row that are worked on at once."""
+EIGHT = 8
+"""Questions that are answered at once."""
+
 
 class Tables(NamedTuple):
     """The vectors of words that are read, and of questions asked about them."""
@@ -26,6 +31,8 @@ class Block(NamedTuple):
     """`reads` is 1 where the inputs are read as one (CBOW), else as many as there are inputs."""
     question_steps: Float32[np.ndarray, "centres asks width"]
     """`asks` is 1 where steps differ only in their length, the error (CBOW), else as many as there are questions."""
+    shares: Float32[np.ndarray, "centres"]
+    """Of each input in their mean (CBOW)."""
     losses: Float64[np.ndarray, "centres"]
 
 
@@ -68,3 +75,13 @@ class Schedule(NamedTuple):
     done: int
     """Words before this chunk, of all epochs."""
     total: int
+
+
+def zero_rows(*shape: int) -> Float32[np.ndarray, "..."]:
+    """Zeros, every row of which begins at an address that is a multiple of its vectors' size."""
+    *others, width = shape
+    padded = -(-width // LANES) * LANES
+    size = int(np.prod([*others, padded]))
+    room = np.zeros(size + LANES, np.float32)
+    begin = -room.ctypes.data % (4 * LANES) // 4
+    return room[begin : begin + size].reshape(*others, padded)[..., :width]

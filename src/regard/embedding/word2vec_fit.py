@@ -12,7 +12,7 @@ from jaxtyping import Float32, Float64, Int32, UInt32
 from regard.embedding.huffman import Paths, huffman_paths
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec import RATES, Word2VecPlan
-from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables
+from regard.embedding.word2vec_block import EIGHT, Block, Draws, Schedule, Tables, zero_rows
 from regard.embedding.word2vec_corpus import EncodedCorpus
 from regard.errors import ConfigError, InputError
 
@@ -77,7 +77,7 @@ def fit(
                 "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
             )
         losses.append(loss / predictions)
-    return Trained(Vectors(corpus.words, finite(tables.read, plan)), tuple(losses))
+    return Trained(Vectors(corpus.words, finite(np.ascontiguousarray(tables.read), plan)), tuple(losses))
 
 
 def far_apart(chunks: tuple[Int32[np.ndarray, "_"], ...], places: int) -> Iterator[Int32[np.ndarray, "_"]]:
@@ -95,7 +95,10 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
     paths = none if plan.loss == "negative-sampling" else huffman_paths(corpus.counts.tolist())
     questions = plan.drawn + 1 if plan.loss == "negative-sampling" else int(np.diff(paths.starts).max())
     start = np.random.default_rng(plan.seed).random((words, plan.width), dtype=np.float32)
-    asked = np.zeros((words if plan.loss == "negative-sampling" else words - 1, plan.width), dtype=np.float32)
+    read, asked = (
+        zero_rows(rows, plan.width) for rows in (words, words if plan.loss == "negative-sampling" else words - 1)
+    )
+    read[:] = (start - np.float32(0.5)) / np.float32(plan.width)
     kept = corpus.counts * keep / (corpus.counts * keep).sum()
     chances = kept + plan.drawn * noise if plan.loss == "negative-sampling" else np.ones(1)
     size = min(_block_size(float(chances.max()), float(kept.max()), plan), max(1, words // 4))
@@ -110,18 +113,21 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
         *paths,
     )
     inputs, reads = 2 * plan.window, 1 if plan.kind == "cbow" else 2 * plan.window
+    asks = 1 if plan.kind == "cbow" else questions
+    room = -(-questions // EIGHT) * EIGHT
     block = Block(
         np.zeros((size, inputs), np.int32),
         np.zeros(size, np.int32),
         np.zeros((size, questions), np.int32),
-        np.zeros((size, questions), np.float32),
+        np.zeros((size, room), np.float32),
         np.zeros(size, np.int32),
-        np.zeros((size, reads, questions), np.float32),
-        np.zeros((size, reads, plan.width), np.float32),
-        np.zeros((size, 1 if plan.kind == "cbow" else questions, plan.width), np.float32),
+        np.zeros((size, reads, room), np.float32),
+        zero_rows(size, reads, plan.width),
+        zero_rows(size, asks, plan.width),
+        np.zeros(size, np.float32),
         np.zeros(size, np.float64),
     )
-    return draws, Tables((start - np.float32(0.5)) / np.float32(plan.width), asked), block
+    return draws, Tables(read, asked), block
 
 
 def _block_size(asked: float, read: float, plan: Word2VecPlan) -> int:

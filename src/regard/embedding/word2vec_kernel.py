@@ -17,17 +17,19 @@ from typing import Any, no_type_check
 import numba
 import numpy as np
 from jaxtyping import Float64, Int32
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables, Text
+from regard.embedding.word2vec_block import EIGHT, Block, Draws, Schedule, Tables, Text
+from regard.embedding.word2vec_rows import add, answer_eight, dots, fetch, mix
 from regard.embedding.word2vec_threads import Meeting, meet, new_meeting, share_out
 
 AHEAD = 4
 """Centre words whose rows are on their way while one is at work."""
 PLACES = 16
 """Of the text at which a block reads."""
+LOST = np.float32(-math.inf)
+"""The score of a question that is not asked: its answer is no, and there is no loss."""
+LARGE = 1e200
+"""A product of this size makes room for more by its logarithm."""
 ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; what is not a number stays so
 
 
@@ -35,21 +37,6 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a kernel."""
     part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True, nogil=True)
     return part
-
-
-@intrinsic
-@no_type_check
-def fetch(typing: Any, address: Any) -> Any:
-    """Have what is at an address brought near, without waiting for it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(function, [builder.inttoptr(arguments[0], byte), number(0), number(3), number(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.uintp), generate
 
 
 @compiled
@@ -129,139 +116,93 @@ def draw(centre: int, at: int, text: Text, draws: Draws, block: Block) -> None:
                 block.questions[centre, asked], block.answers[centre, asked] = noise, 0.0
                 asked += 1
     block.question_counts[centre] = asked
+    for rest in range(asked, block.answers.shape[1]):
+        block.answers[centre, rest] = 0.0
 
 
 @compiled
 @no_type_check
-def fetch_rows(rows: Any, count: int, table: Any) -> None:
-    """Have these rows of a table brought near."""
-    start, length = table.ctypes.data, table.shape[1] * 4
-    for j in range(count):
-        begin = start + rows[j] * length
-        for line in range(0, length, 64):
-            fetch(np.uintp(begin + line))
+def address(array: Any, row: int) -> int:
+    """Where a row of an array begins."""
+    return array.ctypes.data + row * array.strides[0]
 
 
 @compiled
 @no_type_check
-def answer(score: float, wanted: float) -> tuple[float, float, float]:
-    """`wanted − σ(score)`; and the loss in two parts, `a + log b`, so that one logarithm serves many."""
-    small = math.exp(-abs(score))
-    likely = np.float32(1.0) / (np.float32(1.0) + small)  # σ(|score|)
-    yes = likely if score >= 0 else np.float32(1.0) - likely
-    away = abs(score) if (score >= 0) != (wanted > 0.5) else np.float32(0.0)
-    return wanted - yes, away, np.float32(1.0) + small
+def fetch_rows(centre: int, tables: Tables, block: Block) -> None:
+    """Have the rows that a centre word needs brought near."""
+    width = block.input_steps.strides[1] // 4
+    for i in range(block.input_counts[centre]):
+        fetch(address(tables.read, block.inputs[centre, i]), width)
+    for j in range(block.question_counts[centre]):
+        fetch(address(tables.asked, block.questions[centre, j]), width)
 
 
 @compiled
 @no_type_check
-def score(centre: int, i: int, tables: Tables, block: Block) -> None:
-    """`u·v` of one input with every question, three at a time, so that each number is fetched once for three."""
-    read, asked, questions, scores = tables.read, tables.asked, block.questions, block.errors
-    width, count, row = read.shape[1], block.question_counts[centre], block.inputs[centre, i]
-    j = 0
-    while j + 3 <= count:
-        one, two, three = questions[centre, j], questions[centre, j + 1], questions[centre, j + 2]
-        first = second = third = np.float32(0.0)
-        for k in range(width):
-            number = read[row, k]
-            first += number * asked[one, k]
-            second += number * asked[two, k]
-            third += number * asked[three, k]
-        scores[centre, i, j], scores[centre, i, j + 1], scores[centre, i, j + 2] = first, second, third
-        j += 3
-    while j < count:
-        one, first = questions[centre, j], np.float32(0.0)
-        for k in range(width):
-            first += read[row, k] * asked[one, k]
-        scores[centre, i, j] = first
-        j += 1
-
-
-@compiled
-@no_type_check
-def mix(step: Any, weights: Any, rows: Any, count: int, table: Any) -> None:
-    """The sum of these rows of a table, weighted, six at a time or three, so that it is seldom fetched and stored."""
-    width, j = step.size, 0
-    if count >= 6:
-        one, two, three, four, five, six = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
-        first, second, third = weights[0], weights[1], weights[2]
-        fourth, fifth, sixth = weights[3], weights[4], weights[5]
-        for k in range(width):
-            step[k] = (first * table[one, k] + second * table[two, k] + third * table[three, k]) + (
-                fourth * table[four, k] + fifth * table[five, k] + sixth * table[six, k]
-            )
-        j = 6
-    elif count >= 3:
-        one, two, three = rows[0], rows[1], rows[2]
-        first, second, third = weights[0], weights[1], weights[2]
-        for k in range(width):
-            step[k] = first * table[one, k] + second * table[two, k] + third * table[three, k]
-        j = 3
-    else:
-        for k in range(width):
-            step[k] = 0.0
-    while j + 2 <= count:
-        one, two, first, second = rows[j], rows[j + 1], weights[j], weights[j + 1]
-        for k in range(width):
-            step[k] += first * table[one, k] + second * table[two, k]
-        j += 2
-    if j < count:
-        one, first = rows[j], weights[j]
-        for k in range(width):
-            step[k] += first * table[one, k]
+def answer_all(centre: int, reads: int, rate: float, block: Block) -> float:
+    """From scores to errors, eight at a time, for every input or all as one; the loss."""
+    errors, answers, count = block.errors, block.answers, block.question_counts[centre]
+    loss, product = 0.0, 1.0
+    for i in range(reads):
+        for rest in range(count, errors.shape[2]):
+            errors[centre, i, rest] = LOST
+        for begin in range(0, count, EIGHT):
+            scores = address(errors, centre) + 4 * (i * errors.shape[2] + begin)
+            away, factors = answer_eight(scores, address(answers, centre) + 4 * begin, rate)
+            loss += away
+            product *= factors
+        if product > LARGE:
+            loss += math.log(product)
+            product = 1.0
+    return loss + math.log(product)
 
 
 @compiled
 @no_type_check
 def skip_gram(centre: int, rate: float, tables: Tables, block: Block) -> None:
     """Every input by itself answers every question: errors, steps and loss."""
-    inputs, questions, errors = block.input_counts[centre], block.question_counts[centre], block.errors[centre]
-    loss = 0.0
+    inputs, questions, width = (
+        block.input_counts[centre],
+        block.question_counts[centre],
+        block.input_steps.strides[1] // 4,
+    )
+    read, asked = address(tables.read, 0), address(tables.asked, 0)
+    rows, others = address(block.inputs, centre), address(block.questions, centre)
+    errors, apart = address(block.errors, centre), block.errors.shape[2]
+    steps = address(block.input_steps, centre)
     for i in range(inputs):
-        score(centre, i, tables, block)
-        product = 1.0
-        for j in range(questions):
-            error, away, factor = answer(errors[i, j], block.answers[centre, j])
-            errors[i, j] = rate * error
-            loss += away
-            product *= factor
-        loss += math.log(product)
-        mix(block.input_steps[centre, i], errors[i], block.questions[centre], questions, tables.asked)
+        row = address(tables.read, block.inputs[centre, i])
+        dots(errors + 4 * i * apart, row, others, questions, asked, width)
+    block.losses[centre] = answer_all(centre, inputs, rate, block)
+    for i in range(inputs):
+        mix(steps + 4 * i * width, errors + 4 * i * apart, 1, others, questions, asked, width)
+    steps = address(block.question_steps, centre)
     for j in range(questions):
-        mix(block.question_steps[centre, j], errors[:, j], block.inputs[centre], inputs, tables.read)
-    block.losses[centre] = loss
+        mix(steps + 4 * j * width, errors + 4 * j, apart, rows, inputs, read, width)
 
 
 @compiled
 @no_type_check
 def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
     """The mean of the inputs answers every question: errors, steps and loss."""
-    read, asked = tables.read, tables.asked
-    width, inputs, questions = read.shape[1], block.input_counts[centre], block.question_counts[centre]
-    share = np.float32(1.0) / np.float32(max(inputs, 1))
-    mean = block.question_steps[centre, 0]  # which a question's step is a multiple of
-    for k in range(width):
-        mean[k] = 0.0
-        block.input_steps[centre, 0, k] = 0.0
-    for i in range(inputs):
-        row = block.inputs[centre, i]
-        for k in range(width):
-            mean[k] += share * read[row, k]
-    loss, product = 0.0, 1.0
-    for j in range(questions):
-        other = block.questions[centre, j]
-        score = np.float32(0.0)
-        for k in range(width):
-            score += mean[k] * asked[other, k]
-        error, away, factor = answer(score, block.answers[centre, j])
-        block.errors[centre, 0, j] = error = rate * error
-        loss += away
-        product *= factor
-        passed = error * share
-        for k in range(width):
-            block.input_steps[centre, 0, k] += passed * asked[other, k]
-    block.losses[centre] = loss + math.log(product)
+    inputs, questions, width = (
+        block.input_counts[centre],
+        block.question_counts[centre],
+        block.input_steps.strides[1] // 4,
+    )
+    read, asked = address(tables.read, 0), address(tables.asked, 0)
+    rows, others, errors = (
+        address(block.inputs, centre),
+        address(block.questions, centre),
+        address(block.errors, centre),
+    )
+    mean = address(block.question_steps, centre)  # which a question's step is a multiple of
+    block.shares[centre] = np.float32(1.0) / np.float32(max(inputs, 1))
+    mix(mean, address(block.shares, centre), 0, rows, inputs, read, width)
+    dots(errors, mean, others, questions, asked, width)
+    block.losses[centre] = answer_all(centre, 1, rate, block)
+    mix(address(block.input_steps, centre), errors, 1, others, questions, asked, width)
 
 
 @compiled
@@ -277,21 +218,26 @@ def owner(row: int, parts: int) -> int:
 @no_type_check
 def add_steps(part: int, parts: int, centres: int, tables: Tables, block: Block) -> None:
     """Of the steps in the block, those of the rows that this part owns, in order."""
-    width, together = tables.read.shape[1], block.input_steps.shape[1] == 1
+    width, together = block.input_steps.strides[1] // 4, block.input_steps.shape[1] == 1
     for centre in range(centres):
-        for i in range(block.input_counts[centre]):
-            row, step = block.inputs[centre, i], 0 if together else i
-            if owner(row, parts) == part:
-                for k in range(width):
-                    tables.read[row, k] += block.input_steps[centre, step, k]
         if block.input_counts[centre] == 0:
             continue
-        for j in range(block.question_counts[centre]):
-            row, step = block.questions[centre, j], 0 if together else j
-            times = block.errors[centre, 0, j] if together else np.float32(1.0)
+        step, times = address(block.input_steps, centre), np.float32(1.0)
+        for i in range(block.input_counts[centre]):
+            row = block.inputs[centre, i]
             if owner(row, parts) == part:
-                for k in range(width):
-                    tables.asked[row, k] += times * block.question_steps[centre, step, k]
+                if together:
+                    add(address(tables.read, row), block.shares[centre], step, width)
+                else:
+                    add(address(tables.read, row), times, step + 4 * i * width, width)
+        step = address(block.question_steps, centre)
+        for j in range(block.question_counts[centre]):
+            row = block.questions[centre, j]
+            if owner(row, parts) == part:
+                if together:
+                    add(address(tables.asked, row), block.errors[centre, 0, j], step, width)
+                else:
+                    add(address(tables.asked, row), times, step + 4 * j * width, width)
 
 
 @compiled
@@ -304,8 +250,7 @@ def ask_all(
     for ahead in range(start, end + AHEAD):
         if ahead < end:
             draw(ahead, text.order[begin + ahead], text, draws, block)
-            fetch_rows(block.questions[ahead], block.question_counts[ahead], tables.asked)
-            fetch_rows(block.inputs[ahead], block.input_counts[ahead], tables.read)
+            fetch_rows(ahead, tables, block)
         centre = ahead - AHEAD
         if centre < start:
             continue

@@ -35,8 +35,11 @@ class Meeting(NamedTuple):
 
 def new_meeting() -> Meeting:
     """Nobody has arrived yet."""
-    function = ctypes.windll.kernel32.Sleep if sys.platform == "win32" else ctypes.CDLL(None).usleep
-    return Meeting(np.zeros(1, np.int64), ctypes.cast(function, ctypes.c_void_p).value or 0)
+    if sys.platform == "win32":
+        sleep = ctypes.windll.kernel32.Sleep  # milliseconds
+    else:
+        sleep = ctypes.CDLL(None).usleep  # microseconds
+    return Meeting(np.zeros(1, np.int64), ctypes.cast(sleep, ctypes.c_void_p).value or 0)
 
 
 def share_out(work: Callable[[int], object], parts: int, meeting: Meeting) -> None:

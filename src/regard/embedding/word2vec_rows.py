@@ -1,0 +1,218 @@
+"""Arithmetic on rows of Word2Vec's tables, in LLVM's own words: sixteen numbers at a time, whatever the machine has.
+
+A row is as many numbers as a multiple of `LANES`, so that none is left over; what is beyond a vector's width is zero.
+Left to itself the compiler asks before every sum whether rows overlap and does the last few numbers one by one, which
+for a hundred numbers takes longer than the sum. Rows are named by addresses, and no address is checked.
+"""
+
+import math
+from typing import Any, no_type_check
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from regard.embedding.word2vec_block import EIGHT, LANES
+
+NUMBER, COUNT, BYTE = ir.FloatType(), ir.IntType(64), ir.IntType(8).as_pointer()
+VECTOR = ir.VectorType(NUMBER, LANES)
+NUMBERS, WHOLES = ir.VectorType(NUMBER, EIGHT), ir.VectorType(ir.IntType(32), EIGHT)
+POWERS_OF_TWO = (0.00134004, 0.00967604, 0.05550327, 0.24022107, 0.69314721, 1.00000008)
+"""A polynomial close to 2ˣ for x from −½ to ½, the highest power first."""
+LEAST_POWER = -100.0
+"""Two to the power of this is nothing, and far from where a machine becomes slow."""
+SUMMED = ("reassoc", "contract", "nsz")
+
+
+@no_type_check
+def _load(builder: Any, address: Any, offset: Any, kind: Any) -> Any:
+    """What is so many numbers behind an address."""
+    return builder.load(_place(builder, address, offset, kind), align=4)
+
+
+@no_type_check
+def _place(builder: Any, address: Any, offset: Any, kind: Any) -> Any:
+    """The place so many numbers behind an address, as a pointer."""
+    bytes_on = builder.add(address, builder.mul(offset, COUNT(4)))
+    return builder.inttoptr(bytes_on, kind.as_pointer())
+
+
+@no_type_check
+def _row(builder: Any, rows: Any, which: Any, table: Any, width: Any) -> Any:
+    """The address of a row of a table, which is the so-and-so-manyth in a list of rows."""
+    row = builder.sext(_load(builder, rows, which, ir.IntType(32)), COUNT)
+    return builder.add(table, builder.mul(builder.mul(row, width), COUNT(4)))
+
+
+@no_type_check
+def _everywhere(builder: Any, number: Any, lanes: int = LANES) -> Any:
+    """A vector of one number."""
+    empty, first = ir.Constant(ir.VectorType(NUMBER, lanes), ir.Undefined), ir.IntType(32)(0)
+    one = builder.insert_element(empty, number, first)
+    return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+
+
+@no_type_check
+def _multiply_add(builder: Any, first: Any, second: Any, third: Any) -> Any:
+    """`first · second + third`."""
+    return builder.fadd(builder.fmul(first, second, flags=SUMMED), third, flags=SUMMED)
+
+
+@no_type_check
+def _all(builder: Any, name: str, start: float, vector: Any) -> Any:
+    """All numbers of a vector in one: their sum (`fadd`) or their product (`fmul`)."""
+    kind = ir.FunctionType(NUMBER, [NUMBER, vector.type])
+    full_name = f"llvm.vector.reduce.{name}.v{vector.type.count}f32"
+    function = cgutils.get_or_insert_function(builder.module, kind, full_name)
+    return builder.call(function, [NUMBER(start), vector], fastmath=SUMMED)
+
+
+@no_type_check
+def _strides(builder: Any, begin: Any, end: Any, step: int) -> Any:
+    """A loop from `begin` in whole steps, as far as they fit before `end`."""
+    return cgutils.for_range_slice(builder, begin, builder.sub(end, COUNT(step - 1)), COUNT(step), COUNT)
+
+
+@intrinsic
+@no_type_check
+def dots(typing: Any, scores: Any, row: Any, rows: Any, count: Any, table: Any, width: Any) -> Any:
+    """The products of one row with `count` rows of a table: six at a time, then one by one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        scores, row, rows, count, table, width = arguments
+        begin = COUNT(0)
+        for together in (6, 1):
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(together)]
+            with _strides(builder, begin, count, together) as (j, _):
+                others = [_row(builder, rows, builder.add(j, COUNT(other)), table, width) for other in range(together)]
+                for total in sums:
+                    builder.store(ir.Constant(VECTOR, [0.0] * LANES), total)
+                with _strides(builder, COUNT(0), width, LANES) as (k, _):
+                    numbers = _load(builder, row, k, VECTOR)
+                    for other, total in zip(others, sums, strict=True):
+                        more = _load(builder, other, k, VECTOR)
+                        builder.store(_multiply_add(builder, numbers, more, builder.load(total)), total)
+                for other, total in enumerate(sums):
+                    place = _place(builder, scores, builder.add(j, COUNT(other)), NUMBER)
+                    builder.store(_all(builder, "fadd", -0.0, builder.load(total)), place)
+            begin = builder.mul(builder.sdiv(count, COUNT(together)), COUNT(together))
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, types.intp, types.intp, types.intp, types.intp), generate
+
+
+@intrinsic
+@no_type_check
+def mix(typing: Any, into: Any, weights: Any, apart: Any, rows: Any, count: Any, table: Any, width: Any) -> Any:
+    """The sum of `count` rows of a table, weighted by numbers so far apart: as much of a row at once as fits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        into, weights, apart, rows, count, table, width = arguments
+        begin = COUNT(0)
+        for together in (4, 2, 1):
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(together)]
+            with _strides(builder, begin, width, together * LANES) as (k, _):
+                for total in sums:
+                    builder.store(ir.Constant(VECTOR, [0.0] * LANES), total)
+                with _strides(builder, COUNT(0), count, 1) as (j, _):
+                    weight = _everywhere(builder, _load(builder, weights, builder.mul(j, apart), NUMBER))
+                    row = _row(builder, rows, j, table, width)
+                    for part, total in enumerate(sums):
+                        numbers = _load(builder, row, builder.add(k, COUNT(part * LANES)), VECTOR)
+                        builder.store(_multiply_add(builder, weight, numbers, builder.load(total)), total)
+                for part, total in enumerate(sums):
+                    place = _place(builder, into, builder.add(k, COUNT(part * LANES)), VECTOR)
+                    builder.store(builder.load(total), place, align=4)
+            whole = COUNT(together * LANES)
+            begin = builder.mul(builder.sdiv(width, whole), whole)
+        return context.get_dummy_value()
+
+    numbers = types.intp, types.intp, types.intp, types.intp, types.intp, types.intp, types.intp
+    return types.void(*numbers), generate
+
+
+@intrinsic
+@no_type_check
+def add(typing: Any, row: Any, times: Any, step: Any, width: Any) -> Any:
+    """Add so many times a step to a row."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        row, times, step, width = arguments
+        times = _everywhere(builder, times)
+        with _strides(builder, COUNT(0), width, LANES) as (k, _):
+            total = _multiply_add(builder, times, _load(builder, step, k, VECTOR), _load(builder, row, k, VECTOR))
+            builder.store(total, _place(builder, row, k, VECTOR), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.float32, types.intp, types.intp), generate
+
+
+@intrinsic
+@no_type_check
+def fetch(typing: Any, row: Any, width: Any) -> Any:
+    """Have a row brought near, without waiting for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        row, width = arguments
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [BYTE, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [BYTE], kind)
+        with _strides(builder, COUNT(0), width, LANES) as (k, _):
+            builder.call(function, [_place(builder, row, k, ir.IntType(8)), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
+
+
+@no_type_check
+def _small(builder: Any, sizes: Any) -> Any:
+    """e to the power of minus these: a power of two times a polynomial, right to a ten-millionth."""
+    powers = builder.fmul(sizes, _eight(-math.log2(math.e)))
+    least = _eight(LEAST_POWER)
+    powers = builder.select(builder.fcmp_ordered("<", powers, least), least, powers)
+    whole = _each(builder, "floor", builder.fadd(powers, _eight(0.5)))
+    part = builder.fsub(powers, whole)
+    value = _eight(POWERS_OF_TWO[0])
+    for coefficient in POWERS_OF_TWO[1:]:
+        value = _multiply_add(builder, value, part, _eight(coefficient))
+    exponents = builder.add(builder.fptosi(whole, WHOLES), ir.Constant(WHOLES, [127] * EIGHT))
+    scale = builder.bitcast(builder.shl(exponents, ir.Constant(WHOLES, [23] * EIGHT)), NUMBERS)
+    return builder.fmul(value, scale)
+
+
+@no_type_check
+def _eight(number: float) -> Any:
+    """The same number for each of the questions that are answered at once."""
+    return ir.Constant(NUMBERS, [ir.Constant(NUMBER, number)] * EIGHT)
+
+
+@no_type_check
+def _each(builder: Any, name: str, numbers: Any) -> Any:
+    """A function of LLVM's, of each number."""
+    kind = ir.FunctionType(NUMBERS, [NUMBERS])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{EIGHT}f32")
+    return builder.call(function, [numbers])
+
+
+@intrinsic
+@no_type_check
+def answer_eight(typing: Any, scores: Any, answers: Any, rate: Any) -> Any:
+    """Turn scores into `rate · (answer − σ(score))`; their loss in two parts, `a + log b`: one log serves many."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], NUMBERS.as_pointer())
+        scores, wanted = builder.load(place, align=4), _load(builder, arguments[1], COUNT(0), NUMBERS)
+        sizes, one = _each(builder, "fabs", scores), _eight(1.0)
+        small = _small(builder, sizes)
+        factors = builder.fadd(one, small)
+        likely = builder.fdiv(one, factors)  # σ(|score|)
+        above = builder.fcmp_ordered(">=", scores, _eight(0.0))
+        errors = builder.fsub(wanted, builder.select(above, likely, builder.fmul(small, likely)))
+        rates = _everywhere(builder, arguments[2], EIGHT)
+        builder.store(builder.fmul(rates, errors), place, align=4)
+        wrong = builder.xor(above, builder.fcmp_ordered(">", wanted, _eight(0.5)))
+        away = _all(builder, "fadd", -0.0, builder.select(wrong, sizes, _eight(0.0)))
+        product = _all(builder, "fmul", 1.0, factors)
+        return context.make_tuple(builder, signature.return_type, (away, product))
+
+    return types.UniTuple(types.float32, 2)(types.intp, types.intp, types.float32), generate
