@@ -100,7 +100,7 @@ def test_every_shipped_recipe_has_a_size(call):
         ("empty", "config.json does not exist; give the folder of a trained model"),
         ("damaged", "config.json is damaged"),
         ("strange", "describes a 'mamba' model"),
-        ("odd", "activation 'unheard-of' is not known"),
+        ("odd", "activation_function = 'unheard-of' is not known"),
         ("x" * 300, "is no family"),
     ],
 )

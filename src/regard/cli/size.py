@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.errors import FileError, InputError, choose
+from regard.errors import InputError, choose
 from regard.files import read_json
 
 if TYPE_CHECKING:
@@ -78,21 +78,17 @@ def _plain(name: str) -> str:
 
 def _of_folder(folder: Path) -> "TransformerConfig":
     """From config.json; of the weights only the names are read."""
-    from regard.interop.huggingface import family_of, is_foreign, opened
+    from regard.interop.huggingface import is_foreign, opened, read_config
     from regard.models.checkpoint import CONFIG
     from regard.models.config import TransformerConfig
 
     values = read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
     if not is_foreign(folder):
         return TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
-    family, pooled = family_of(folder), False
-    if any(folder.glob("*.safetensors")):
-        with opened(folder) as (names, _):
-            pooled = any(name.endswith("pooler.dense.weight") for name in names)
-    try:
-        return family.read(values, pooled=pooled)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{folder / CONFIG} is damaged: {error}", "copy it again") from error
+    if not any(folder.glob("*.safetensors")):
+        return read_config(folder)
+    with opened(folder) as (names, _):
+        return read_config(folder, names)
 
 
 def _of_recipe(name: str, sizes: list[str]) -> "TransformerConfig":

@@ -4,7 +4,7 @@ Weights are read tensor by tensor, so that loading takes their size and one tens
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from regard.errors import ConfigError, FileError, choose
 from regard.files import read_json, write_json
 from regard.interop.names import Read, Reading, their_tensors
 from regard.models.checkpoint import CONFIG, MODEL_TYPE, WEIGHTS, save_tensors
+from regard.models.config import TransformerConfig
 from regard.models.families import FAMILIES
 from regard.models.families.family import Family
 from regard.models.transformer import Transformer
@@ -40,22 +41,17 @@ def family_of(folder: Path) -> Family:
     known = {family.model_type: family for family in FAMILIES.values()}
     if kind is None:
         raise FileError(f"{folder / CONFIG} does not say its model_type", _REMEDY)
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise FileError(f"{folder / CONFIG} describes a {kind!r} model", choose(str(kind), [MODEL_TYPE, *known]))
     return known[kind]
 
 
 def read_model(folder: Path) -> Transformer:
     """The model in a folder of theirs, on the CPU, in evaluation mode."""
-    family, theirs = family_of(folder), _config(folder)
+    family = family_of(folder)
     with opened(folder) as (files, read):
         names = list(files)
-        try:
-            config = family.read(theirs, pooled=any(name.endswith("pooler.dense.weight") for name in names))
-        except ConfigError as error:
-            raise FileError(f"{folder / CONFIG} cannot be used: {error.problem}", error.remedy) from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileError(f"{folder / CONFIG} is damaged: {error}", "copy it again") from error
+        config = read_config(folder, names)
         with torch.device("meta"):
             model = Transformer(config)
         shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
@@ -64,6 +60,15 @@ def read_model(folder: Path) -> Transformer:
             owner = model.get_submodule(name.rpartition(".")[0])
             owner._parameters[name.rpartition(".")[2]] = torch.nn.Parameter(tensor)
     return model.eval()
+
+
+def read_config(folder: Path, names: Iterable[str] = ()) -> TransformerConfig:
+    """What a folder's config.json describes; `names` are those of its tensors, where they are known."""
+    try:
+        pooled = any(name.endswith("pooler.dense.weight") for name in names)
+        return family_of(folder).read(_config(folder), pooled=pooled)
+    except ConfigError as error:
+        raise FileError(f"{folder / CONFIG} cannot be used: {error.problem}", error.remedy) from error
 
 
 def write_model(folder: Path, model: Transformer, family: Family, marks: Mapping[str, int | None] = NO_MARKS) -> None:

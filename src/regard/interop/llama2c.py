@@ -110,11 +110,18 @@ def read_llama2c(path: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
     if size < 28:
         raise FileError(f"{path} has {size} bytes, fewer than the header of a llama2.c model", _REMEDY)
     with open(path, "rb") as stream:
-        numbers = struct.unpack("<7i", stream.read(28))
+        beginning = stream.read(28)
+    if beginning.startswith(b"PK\x03\x04"):
+        raise FileError(f"{path} is a zip, as pickles of PyTorch are, and no llama2.c model", _REMEDY)
+    numbers = struct.unpack("<7i", beginning)
     header, config = _checked(path, numbers)
     expected = 28 + 4 * sum(one.numbers(header.layers) for one in header.tensors())
     if size != expected:
-        word, remedy = ("short", "copy it again") if size < expected else ("long", "it may be something else")
+        word, remedy = (
+            ("short", "copy it again if it is a llama2.c model")
+            if size < expected
+            else ("long", "it may be something else")
+        )
         said = f"{header.layers} layers of width {header.width} and {config.vocabulary} tokens"
         raise FileError(f"{path} is too {word}: it has {size} bytes, and {said} take {expected}", remedy)
     return config, _mapped(path, header)

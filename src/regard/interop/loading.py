@@ -84,11 +84,12 @@ def _decoding(path: Path) -> DecodingTable:
     """How the model answers, of what its generation_config.json says."""
     said = read_json(path, "copy it again") if path.is_file() else {}
     kept: dict[str, Any] = {}
+    beams = said.get("num_beams")
     if said.get("do_sample"):
         kept = {"strategy": "sample", **{key: said.get(key) for key in ("temperature", "top_k", "top_p")}}
         kept["top_k"] = kept["top_k"] or None  # 0 is theirs for all
-    elif (said.get("num_beams") or 1) > 1:
-        kept = {"strategy": "beam", "beams": said["num_beams"], "length_penalty": said.get("length_penalty")}
+    elif beams not in (None, 1):
+        kept = {"strategy": "beam", "beams": beams, "length_penalty": said.get("length_penalty")}
     if said.get("max_new_tokens"):
         kept["max_new_tokens"] = said["max_new_tokens"]
     try:

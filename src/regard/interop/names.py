@@ -12,6 +12,8 @@ from regard.models.families.family import Family, Names, Place
 Read = Callable[[str], Tensor]
 """A tensor of theirs by its name."""
 
+PLAIN = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""Numbers that are what they say, without a scale beside them."""
 REMEDY = "the config and the weights must come from the same model"
 
 
@@ -72,7 +74,7 @@ class Reading:
                 raise FileError(f"{self.where} lacks the tensor {theirs!r}", REMEDY)
             used.add(theirs)
             tensor = read(self.given[theirs])
-            if not tensor.is_floating_point():
+            if tensor.dtype not in PLAIN:
                 raise FileError(f"{self.where} has {theirs!r} in {tensor.dtype}", "use weights that are not quantised")
             try:
                 ours = cut(tensor, place)

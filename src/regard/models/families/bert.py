@@ -2,7 +2,8 @@
 
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
-from regard.models.families.family import Family, Names, Values, activation, in_each_layer, their_activation
+from regard.models.families.family import ACTIVATIONS, Family, Names, Values, in_each_layer, their_activation
+from regard.models.families.reading import choice
 
 SHAPE: Values = {
     "architecture": "encoder",
@@ -91,7 +92,7 @@ FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_
 def read_odd(theirs: Values) -> Values:
     """The activation, and a bias on the output where there is one over the vocabulary."""
     masked = "Mask" in str(theirs.get("architectures")) or "PreTraining" in str(theirs.get("architectures"))
-    return {"feedforward": activation(theirs.get("hidden_act", "gelu")), "output_bias": masked}
+    return {"feedforward": choice(theirs, "hidden_act", "gelu", ACTIVATIONS), "output_bias": masked}
 
 
 def write_odd(config: TransformerConfig) -> Values:

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.models.config import Head, TransformerConfig
+from regard.models.families.reading import architecture, labels, value_of
 
 Values = dict[str, Any]
 
@@ -72,17 +73,18 @@ class Family:
 
     def read(self, theirs: Values, *, pooled: bool = False) -> TransformerConfig:
         """Our config of their config.json; `pooled`: their weights have a pooler."""
+        if theirs.get("quantization_config"):
+            raise ConfigError("the weights are quantised", "take the model in float32, float16 or bfloat16")
         for key, value in self.fixed.items():
             if theirs.get(key, value) != value:
                 raise ConfigError(
                     f"{key} = {theirs[key]!r} is not known of {self.name} models here",
                     f"this version reads those with {key} = {value!r}",
                 )
-        values = self.shape | {ours: theirs.get(key, default) for ours, (key, default) in self.keys.items()}
+        values = self.shape | {ours: value_of(theirs, key, default) for ours, (key, default) in self.keys.items()}
         head = self._head(theirs)
         if head == "labels":
-            names = theirs.get("id2label") or {str(index): f"LABEL_{index}" for index in range(2)}
-            values["labels"] = tuple(names[key] for key in sorted(names, key=int))
+            values["labels"] = labels(theirs)
         return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.read_odd(theirs)))
 
     def write(self, config: TransformerConfig) -> Values:
@@ -114,7 +116,7 @@ class Family:
         return theirs
 
     def _head(self, theirs: Values) -> Head:
-        given = (theirs.get("architectures") or [None])[0]
+        given = architecture(theirs)
         for head, name in self.architectures.items():
             if given is not None and (given == name or (head, given) in _ALSO):
                 return head
@@ -137,13 +139,6 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 """Their names of activations → ours. The first name of ours is the one that is written."""
-
-
-def activation(name: str) -> str:
-    """Ours of theirs."""
-    if name not in ACTIVATIONS:
-        raise ConfigError(f"the activation {name!r} is not known here", f"this version has {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
 
 
 def their_activation(ours: str) -> str:

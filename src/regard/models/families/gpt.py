@@ -1,7 +1,8 @@
 """GPT-2 (Radford et al. 2019): a decoder that predicts the next token; norms before the sublayers, learnt positions."""
 
 from regard.models.config import TransformerConfig
-from regard.models.families.family import Family, Names, Place, Values, activation, in_each_layer, their_activation
+from regard.models.families.family import ACTIVATIONS, Family, Names, Place, Values, in_each_layer, their_activation
+from regard.models.families.reading import choice
 
 SHAPE: Values = {
     "architecture": "decoder",
@@ -46,7 +47,7 @@ NAMES: Names = {
 
 
 def _read_odd(theirs: Values) -> Values:
-    return {"feedforward": activation(theirs.get("activation_function", "gelu_new"))}
+    return {"feedforward": choice(theirs, "activation_function", "gelu_new", ACTIVATIONS)}
 
 
 def _write_odd(config: TransformerConfig) -> Values:

@@ -4,6 +4,7 @@ from regard.attention.rotary import PLAIN
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families.family import Family, Names, Values, in_each_layer
+from regard.models.families.reading import count, flag, number, table, whole
 
 SHAPE: Values = {
     "architecture": "decoder",
@@ -58,23 +59,23 @@ NAMES: Names = {
 
 
 def _read_odd(theirs: Values) -> Values:
-    given = dict(theirs.get("rope_parameters") or theirs.get("rope_scaling") or {})
+    given = table(theirs, "rope_parameters", "rope_scaling")
     kind = given.get("rope_type", given.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
         raise ConfigError(f"rotary positions of the type {kind!r} are not known here", "use default, linear or llama3")
     rotary = {
-        "base": given.get("rope_theta", theirs.get("rope_theta", PLAIN.base)),
+        "base": number(given if "rope_theta" in given else theirs, "rope_theta", PLAIN.base),
         "scaling": "none" if kind == "default" else kind,
-        "factor": given.get("factor", PLAIN.factor) if kind != "default" else PLAIN.factor,
+        "factor": number(given, "factor", None) if kind != "default" else PLAIN.factor,
     }
     if kind == "llama3":
-        rotary |= {"low": given["low_freq_factor"], "high": given["high_freq_factor"]}
-        rotary |= {"original": given["original_max_position_embeddings"]}
-    biases = theirs.get("attention_bias", False), theirs.get("mlp_bias", False)
+        rotary |= {"low": number(given, "low_freq_factor", None), "high": number(given, "high_freq_factor", None)}
+        rotary |= {"original": number(given, "original_max_position_embeddings", None)}
+    biases = flag(theirs, "attention_bias", False), flag(theirs, "mlp_bias", False)
     if biases[0] != biases[1]:
         raise ConfigError("biases in the attention or the feed-forward alone are not known here", "have both or none")
-    width, heads = theirs.get("hidden_size", 4096), theirs.get("num_attention_heads", 32)
-    own = theirs.get("head_dim")
+    width, heads = count(theirs, "hidden_size", 4096), count(theirs, "num_attention_heads", 32)
+    own = whole(theirs, "head_dim", None)
     return {"rotary": rotary, "bias": biases[0], "head_size": None if own in (None, width // heads) else own}
 
 

@@ -2,7 +2,8 @@
 
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
-from regard.models.families.family import Family, Names, Place, Values, activation, in_each_layer, their_activation
+from regard.models.families.family import ACTIVATIONS, Family, Names, Place, Values, in_each_layer, their_activation
+from regard.models.families.reading import choice, count
 
 SHAPE: Values = {
     "architecture": "encoder-decoder",
@@ -44,9 +45,9 @@ def _read_odd(theirs: Values) -> Values:
         sides = theirs.get(f"encoder_{what}"), theirs.get(f"decoder_{what}")
         if sides[0] != sides[1]:
             raise ConfigError(f"{what} of {sides[0]} and {sides[1]} on the two sides are not known here", "use one")
-    layers, decoding = theirs.get("encoder_layers", 12), theirs.get("decoder_layers", 12)
+    layers, decoding = count(theirs, "encoder_layers", 12), count(theirs, "decoder_layers", 12)
     return {
-        "feedforward": activation(theirs.get("activation_function", "gelu")),
+        "feedforward": choice(theirs, "activation_function", "gelu", ACTIVATIONS),
         "layers": decoding,
         "encoder_layers": None if layers == decoding else layers,
     }

@@ -1,8 +1,10 @@
 """RoBERTa (Liu et al. 2019): BERT without next sentences; its positions begin two rows into their table."""
 
+from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families import bert
 from regard.models.families.family import Family, Names, Place, Values
+from regard.models.families.reading import count
 
 UNUSED = 2
 """Rows of the position table before the first: padding's, and one below it."""
@@ -27,7 +29,12 @@ def _names(config: TransformerConfig) -> Names:
 
 
 def _read_odd(theirs: Values) -> Values:
-    return bert.read_odd(theirs) | {"longest": theirs.get("max_position_embeddings", 514) - UNUSED}
+    rows = count(theirs, "max_position_embeddings", 514)
+    if rows <= UNUSED:
+        raise ConfigError(
+            f"max_position_embeddings = {rows} leaves no position: the first {UNUSED} are for padding", "copy it again"
+        )
+    return bert.read_odd(theirs) | {"longest": rows - UNUSED}
 
 
 def _write_odd(config: TransformerConfig) -> Values:

@@ -3,9 +3,9 @@
 Its scores are not divided by √d_k. Version 1.1 has a gated feed-forward and an output of its own.
 """
 
-from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families.family import Family, Names, Values, in_each_layer
+from regard.models.families.reading import choice, count, flag, whole
 
 SHAPE: Values = {
     "architecture": "encoder-decoder",
@@ -67,18 +67,15 @@ def _names(config: TransformerConfig) -> Names:
 
 
 def _read_odd(theirs: Values) -> Values:
-    kind = theirs.get("feed_forward_proj", "relu")
-    if kind not in FEEDFORWARDS:
-        raise ConfigError(f"feed_forward_proj = {kind!r} is not known here", f"use {', '.join(FEEDFORWARDS)}")
-    layers, decoding = theirs.get("num_layers", 6), theirs.get("num_decoder_layers")
-    width, heads, own = theirs.get("d_model", 512), theirs.get("num_heads", 8), theirs.get("d_kv", 64)
-    tied = theirs.get("tie_word_embeddings", True)
+    layers, decoding = count(theirs, "num_layers", 6), whole(theirs, "num_decoder_layers", None)
+    width, heads, own = count(theirs, "d_model", 512), count(theirs, "num_heads", 8), count(theirs, "d_kv", 64)
+    tied = flag(theirs, "tie_word_embeddings", True)
     return {
-        "feedforward": FEEDFORWARDS[kind],
+        "feedforward": choice(theirs, "feed_forward_proj", "relu", FEEDFORWARDS),
         "layers": decoding or layers,
         "encoder_layers": None if decoding in (None, layers) else layers,
         "head_size": None if own * heads == width else own,
-        "output_scaled": theirs.get("scale_decoder_outputs", tied),
+        "output_scaled": flag(theirs, "scale_decoder_outputs", tied),
     }
 
 

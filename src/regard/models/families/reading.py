@@ -1,0 +1,106 @@
+"""Single values of somebody else's config.json, each of the kind it must be, or refused by their name for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.errors import ConfigError
+
+MOST = 2**27
+"""No width, vocabulary or length is larger: products of four such numbers would not fit into 64 bits."""
+MOST_LAYERS = 10_000
+"""Nor is a model deeper; one of a billion layers is a config gone wrong, and would take hours to refuse otherwise."""
+HUGE = 1e30
+_REMEDY = "copy config.json again from where the model came from"
+
+
+def value_of(theirs: Mapping[str, Any], key: str, default: Any) -> Any:
+    """The value of a key, of the kind its default is; None is a whole number that may be absent."""
+    if isinstance(default, bool):
+        return flag(theirs, key, default)
+    if isinstance(default, float):
+        return number(theirs, key, default)
+    return whole(theirs, key, default)
+
+
+def whole(theirs: Mapping[str, Any], key: str, default: int | None) -> int | None:
+    """A whole number above zero, or None if the default is that."""
+    value = theirs.get(key, default)
+    if value is None and default is None:
+        return None
+    most = MOST_LAYERS if "layer" in key else MOST
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ConfigError(f"{key} = {_short(value)} is no number from 1 to {most:,}", _REMEDY)
+    return value
+
+
+def count(theirs: Mapping[str, Any], key: str, default: int) -> int:
+    """A whole number above zero that must be there."""
+    return whole(theirs, key, default) or default
+
+
+def number(theirs: Mapping[str, Any], key: str, default: float | None) -> float:
+    """Any finite number, which must be there if there is no default."""
+    value = theirs.get(key, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -HUGE < value < HUGE:
+        raise ConfigError(f"{key} = {_short(value)} is no number", _REMEDY)
+    return float(value)
+
+
+def flag(theirs: Mapping[str, Any], key: str, default: bool) -> bool:
+    """Yes or no."""
+    value = theirs.get(key, default)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{key} = {_short(value)} is neither true nor false", _REMEDY)
+    return value
+
+
+def choice(theirs: Mapping[str, Any], key: str, default: str, known: Mapping[str, str]) -> str:
+    """A word of theirs, as ours."""
+    value = theirs.get(key, default)
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(f"{key} = {_short(value)} is not known here", f"this version has {', '.join(known)}")
+    return known[value]
+
+
+def table(theirs: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """The first of these tables that is there and not empty, or an empty one."""
+    for key in keys:
+        value = theirs.get(key)
+        if value:
+            if not isinstance(value, dict):
+                raise ConfigError(f"{key} = {_short(value)} is no table", _REMEDY)
+            return dict(value)
+    return {}
+
+
+def architecture(theirs: Mapping[str, Any]) -> str | None:
+    """The name of their class, if it is given."""
+    value = theirs.get("architectures")
+    if value is None or value == []:
+        return None
+    if not isinstance(value, list) or not isinstance(value[0], str):
+        raise ConfigError(f"architectures = {_short(value)} is no list of names", _REMEDY)
+    return value[0]
+
+
+def labels(theirs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the classes, in order; two without names if nothing is said."""
+    kind = theirs.get("problem_type")
+    names = theirs.get("id2label")
+    if names is None:
+        names = {str(place): f"LABEL_{place}" for place in range(count(theirs, "num_labels", 2))}
+    numbered = isinstance(names, dict) and all(str(key).isdecimal() for key in names)
+    if not numbered or not all(isinstance(name, str) for name in names.values()):
+        raise ConfigError(f"id2label = {_short(names)} does not name classes by their numbers", _REMEDY)
+    if kind not in (None, "single_label_classification") or len(names) < 2:
+        said = f"problem_type = {kind!r} with {len(names)} classes"
+        raise ConfigError(
+            f"{said} is not known here", "this version reads classifiers that choose one class of several"
+        )
+    return tuple(names[key] for key in sorted(names, key=int))
+
+
+def _short(value: Any) -> str:
+    """A value as it was written, but for a long one's end."""
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
