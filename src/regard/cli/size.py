@@ -78,7 +78,8 @@ def _plain(name: str) -> str:
 
 def _of_folder(folder: Path) -> "TransformerConfig":
     """From config.json; of the weights only the names are read."""
-    from regard.interop.huggingface import is_foreign, opened, read_config
+    from regard.interop.huggingface import is_foreign, read_config
+    from regard.interop.tensors import opened
     from regard.models.checkpoint import CONFIG
     from regard.models.config import TransformerConfig
 
@@ -87,8 +88,8 @@ def _of_folder(folder: Path) -> "TransformerConfig":
         return TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
     if not any(folder.glob("*.safetensors")):
         return read_config(folder)
-    with opened(folder) as (names, _):
-        return read_config(folder, names)
+    with opened(folder) as tensors:
+        return read_config(folder, tensors.places)
 
 
 def _of_recipe(name: str, sizes: list[str]) -> "TransformerConfig":

@@ -1,31 +1,28 @@
-"""Hugging Face's model folders, both ways: config.json and safetensors (in one file or in shards).
+"""Hugging Face's model folders, both ways: config.json and safetensors.
 
-Weights are read tensor by tensor, so that loading takes their size and one tensor more. A pickle is never opened.
+Weights are read tensor by tensor, so that loading takes their size and one tensor more.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from regard.errors import ConfigError, FileError, choose
 from regard.files import read_json, write_json
-from regard.interop.names import Read, Reading, their_tensors
+from regard.interop.names import Reading, their_tensors
+from regard.interop.tensors import opened
 from regard.models.checkpoint import CONFIG, MODEL_TYPE, WEIGHTS, save_tensors
 from regard.models.config import TransformerConfig
 from regard.models.families import FAMILIES
 from regard.models.families.family import Family
 from regard.models.transformer import Transformer
 
-INDEX = "model.safetensors.index.json"
 POOLING = "1_Pooling/config.json"
 """Where sentence-transformers says what stands for a whole text."""
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.bin")
 NO_MARKS: Mapping[str, int | None] = MappingProxyType({})
 _REMEDY = "give the folder of a trained model, with config.json and model.safetensors"
 
@@ -49,14 +46,13 @@ def family_of(folder: Path) -> Family:
 def read_model(folder: Path) -> Transformer:
     """The model in a folder of theirs, on the CPU, in evaluation mode."""
     family = family_of(folder)
-    with opened(folder) as (files, read):
-        names = list(files)
-        config = read_config(folder, names)
+    with opened(folder) as theirs:
+        config = read_config(folder, theirs.places)
         with torch.device("meta"):
             model = Transformer(config)
         shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-        reading = Reading(family, family.names(config), names, str(folder))
-        for name, tensor in reading.tensors(shapes, shapes, read):
+        reading = Reading(family, family.names(config), theirs, str(folder))
+        for name, tensor in reading.tensors(shapes):
             owner = model.get_submodule(name.rpartition(".")[0])
             owner._parameters[name.rpartition(".")[2]] = torch.nn.Parameter(tensor)
     return model.eval()
@@ -100,59 +96,6 @@ def fitting_family(model: Transformer) -> Family:
         f"no family that others read is made of these parts ({'; '.join(problems)})",
         "train with a family's parts, such as positions = 'rotary', norm = 'rms', feedforward = 'swiglu', bias = false",
     )
-
-
-@contextmanager
-def opened(folder: Path) -> Iterator[tuple[dict[str, Path], Read]]:
-    """Which file each tensor is in, and how to read one; the files stay open inside the block."""
-    with ExitStack() as stack:
-        handles: dict[Path, Any] = {}
-        places: dict[str, Path] = {}
-        for path in _files(folder):
-            try:
-                handles[path] = stack.enter_context(safe_open(path, framework="pt"))
-            except (SafetensorError, OSError) as error:
-                raise FileError(f"{path} is damaged: {error}", "copy it again") from error
-            places |= dict.fromkeys(handles[path].keys(), path)
-
-        def read(name: str) -> torch.Tensor:
-            try:
-                tensor: torch.Tensor = handles[places[name]].get_tensor(name)
-            except (SafetensorError, OSError) as error:
-                raise FileError(f"{places[name]} is damaged at {name!r}: {error}", "copy it again") from error
-            return tensor
-
-        yield places, read
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files that hold the weights."""
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if (folder / INDEX).is_file():
-        return _shards(folder)
-    pickled = next((name for name in PICKLES if (folder / name).exists()), None)
-    if pickled is not None:
-        raise FileError(
-            f"{folder / pickled} is a pickle, which can run any program when it is opened",
-            "convert it where you trust it: transformers' from_pretrained(FOLDER).save_pretrained(OTHER)",
-        )
-    raise FileError(f"{folder} has no {WEIGHTS}", _REMEDY)
-
-
-def _shards(folder: Path) -> list[Path]:
-    """The files the index names, each inside the folder and there."""
-    shards = read_json(folder / INDEX, "copy it again").get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise FileError(f"{folder / INDEX} has no weight_map of names", "copy it again")
-    found = []
-    for name in sorted(set(shards.values())):
-        if Path(name).name != name:
-            raise FileError(f"{folder / INDEX} names {name!r}, outside its folder", "copy it from its source again")
-        if not (folder / name).is_file():
-            raise FileError(f"{folder} lacks {name}, which its index names", "copy it again")
-        found.append(folder / name)
-    return found
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -1,16 +1,15 @@
 """From the names of one party to those of another: which of their tensors is which of ours, in both directions."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from regard.errors import FileError
+from regard.interop.tensors import Tensors
 from regard.models.families.family import Family, Names, Place
-
-Read = Callable[[str], Tensor]
-"""A tensor of theirs by its name."""
 
 PLAIN = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """Numbers that are what they say, without a scale beside them."""
@@ -55,17 +54,17 @@ def join(parts: list[Tensor], place: Place) -> Tensor:
 class Reading:
     """Their tensors under our names, one after the other; what is missing or left over is named."""
 
-    def __init__(self, family: Family, names: Names, theirs: Iterable[str], where: str) -> None:
-        self.family, self.names, self.where = family, names, where
-        self.given = {_today(name): name for name in theirs}
+    def __init__(self, family: Family, names: Names, source: Tensors, where: str) -> None:
+        self.family, self.names, self.source, self.where = family, names, source, where
+        self.given = {_today(name): name for name in source.places}
         """Their tensors by the name of today, with what their file calls them."""
         body = family.body
         self.bare = bool(body) and not any(name.startswith(body) for name in self.given)
 
-    def tensors(self, wanted: Iterable[str], shapes: dict[str, torch.Size], read: Read) -> Iterator[tuple[str, Tensor]]:
+    def tensors(self, shapes: dict[str, torch.Size]) -> Iterator[tuple[str, Tensor]]:
         """Every one of ours."""
         used = set()
-        for name in wanted:
+        for name, shape in shapes.items():
             place = place_of(name, self.names)
             if place is None:
                 raise FileError(f"a {self.family.name} model has no place for {name!r}", REMEDY)
@@ -73,20 +72,21 @@ class Reading:
             if theirs not in self.given:
                 raise FileError(f"{self.where} lacks the tensor {theirs!r}", REMEDY)
             used.add(theirs)
-            tensor = read(self.given[theirs])
+            tensor = self.source.read(self.given[theirs])
             if tensor.dtype not in PLAIN:
                 raise FileError(f"{self.where} has {theirs!r} in {tensor.dtype}", "use weights that are not quantised")
             try:
-                ours = cut(tensor, place)
+                turned = place.turned and tensor.dim() == 2
+                ours = self.source.copy(self.given[theirs], partial(cut, place=place)) if turned else cut(tensor, place)
             except (IndexError, RuntimeError):
                 ours = tensor
-            if ours.shape != shapes[name]:
+            if ours.shape != shape:
                 problem = f"{self.where} has {theirs!r} shaped {list(tensor.shape)}, which does not fit {name!r}"
-                raise FileError(f"{problem}, {list(shapes[name])}", REMEDY)
+                raise FileError(f"{problem}, {list(shape)}", REMEDY)
             yield name, ours
-        self._check_rest(used, read)
+        self._check_rest(used)
 
-    def _check_rest(self, used: set[str], read: Read) -> None:
+    def _check_rest(self, used: set[str]) -> None:
         """What is left over is a copy or no weight, or it is named."""
         copies = {self._own(copy): self._own(original) for copy, original in self.family.copies.items()}
         for theirs, kept in self.given.items():
@@ -95,7 +95,7 @@ class Reading:
             if theirs not in copies:
                 raise FileError(f"{self.where} has a tensor {theirs!r} this model does not know", REMEDY)
             original = copies[theirs]
-            if original in self.given and not torch.equal(read(kept), read(self.given[original])):
+            if original in self.given and not self.source.equal(kept, self.given[original]):
                 raise FileError(
                     f"{self.where} has {theirs!r} and {original!r}, which differ, and the config says they are one",
                     "set tie_word_embeddings to false in its config.json",
