@@ -1,14 +1,17 @@
 """Attention as three plain products, n×n in memory: for short texts in bfloat16 on a CPU, where SDPA is slow.
 
-Two things make it faster than the obvious three lines: a few heads are worked on at a time, so that their scores stay
-in the caches, and the first half of causal queries never meets the second half of the keys.
+Three things make it faster than the obvious three lines: a few heads are worked on at a time, so that their scores stay
+in the caches; scores become weights in their place, and gradients of weights those of scores; and the first half of
+causal queries never meets the second half of the keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.attention.dropout import drop
 from regard.attention.kernels import Call, Kernel
@@ -57,26 +60,19 @@ class Explicit(Kernel):
         halved = folded == queries >= HALVED and call.bias is None and is_causal_flag(call.mask, call.shape)
         added = dense_scores(call.mask, call.bias, query, call.shape)
         nothing = None if added is None or halved else sees_nothing(added)
-        together = (
-            rows if torch.compiler.is_compiling() else max(1, CACHED * torch.get_num_threads() // (folded * keys))
-        )
-        tables: Sequence[Tensor | None] = [None] * -(-rows // together)
         if added is not None:
             if nothing is not None:  # a softmax over nothing is 0/0: such rows are uniform, and zeroed at the end
                 added = added.masked_fill(nothing, 0.0)
             if added.shape[:2] != (1, 1) or folded > queries:
                 added = added.expand(batch, heads, queries, keys)
-            tables = torch.split(added.reshape(-1, folded, keys).expand(rows, -1, -1), together)
-        parts = zip(
-            torch.split(query.reshape(rows, folded, -1), together),
-            torch.split(key.reshape(rows, keys, -1), together),
-            torch.split(call.value.reshape(rows, keys, -1), together),
-            tables,
-            strict=True,
-        )
-        mix = halves if halved else three_products
-        out = [mix(some, their, values, table, scale, call.dropout) for some, their, values, table in parts]
-        whole = (torch.cat(out) if len(out) > 1 else out[0]).view(batch, heads, queries, -1)
+            added = added.reshape(-1, folded, keys).expand(rows, -1, -1)
+        given = query.reshape(rows, folded, -1), key.reshape(rows, keys, -1), call.value.reshape(rows, keys, -1)
+        learnt = added is not None and added.requires_grad
+        if call.dropout or learnt or torch.compiler.is_compiling():
+            mixed = three_products(*given, added, scale, call.dropout)
+        else:
+            mixed = InPlace.apply(*given, added, scale, halved)  # type: ignore[no-untyped-call]
+        whole: Attended = mixed.view(batch, heads, queries, -1)
         return whole if nothing is None else whole.masked_fill(nothing, 0.0)
 
 
@@ -92,10 +88,55 @@ def three_products(
     return torch.bmm(drop(weights, dropout), value)
 
 
-def halves(query: Queries, key: Keys, value: Values, added: Table | None, scale: float, dropout: float) -> Mixed:
-    """The same of causal queries, the first half of which sees the first half of the keys alone."""
-    assert added is not None
-    middle = query.shape[1] // 2
-    first, second = torch.split(query, [middle, query.shape[1] - middle], dim=1)
-    early = three_products(first, key[:, :middle], value[:, :middle], added[:, :middle, :middle], scale, dropout)
-    return torch.cat([early, three_products(second, key, value, added[:, middle:], scale, dropout)], dim=1)
+class InPlace(torch.autograd.Function):
+    """The same without dropout: some rows at a time, and no table is written that another one could be written over."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Queries, key: Keys, value: Values, added: Table | None, scale: float, halved: bool
+    ) -> Mixed:
+        """Keeps the weights, where gradients will be asked for."""
+        blocks = list(_blocks(query.shape[1], key.shape[1], halved))
+        together = max(1, CACHED * torch.get_num_threads() // (query.shape[1] * key.shape[1]))
+        kept = any(ctx.needs_input_grad)
+        rows = len(query) if kept else together
+        tables = [query.new_empty(rows, block.stop - block.start, seen) for block, seen in blocks]
+        out = query.new_empty(len(query), query.shape[1], value.shape[2])
+        for first in range(0, len(query), together):
+            some = slice(first, first + together)
+            for (block, seen), table in zip(blocks, tables, strict=True):
+                weights = table[some] if kept else table[: len(query) - first]
+                plus = weights if added is None else added[some, block, :seen]
+                keys = key[some, :seen].transpose(1, 2)
+                torch.baddbmm(plus, query[some, block], keys, beta=int(added is not None), alpha=scale, out=weights)
+                torch._softmax(weights, -1, False, out=weights)
+                torch.bmm(weights, value[some, :seen], out=out[some, block])
+        ctx.save_for_backward(query, key, value, *tables)
+        ctx.scale, ctx.blocks, ctx.together = scale, blocks, together
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, given: Mixed) -> tuple[Tensor | None, ...]:
+        """Of the queries, keys and values."""
+        query, key, value, *tables = ctx.saved_tensors
+        to_query, to_key, to_value = map(torch.empty_like, (query, key, value))
+        buffers = [table.new_empty(ctx.together, *table.shape[1:]) for table in tables]
+        for first in range(0, len(query), ctx.together):
+            some = slice(first, first + ctx.together)
+            for (block, seen), table, buffer in zip(ctx.blocks, tables, buffers, strict=True):
+                weights, mixed = table[some], given[some, block]
+                change = torch.bmm(mixed, value[some, :seen].transpose(1, 2), out=buffer[: len(weights)])
+                before = int(seen < key.shape[1])  # what sees all keys comes first and begins their gradients
+                to_value[some, :seen].baddbmm_(weights.transpose(1, 2), mixed, beta=before)
+                torch._softmax_backward_data(change, weights, -1, change.dtype, grad_input=change)
+                to_query[some, block].baddbmm_(change, key[some, :seen], beta=0, alpha=ctx.scale)
+                to_key[some, :seen].baddbmm_(change.transpose(1, 2), query[some, block], beta=before, alpha=ctx.scale)
+        return to_query, to_key, to_value, None, None, None
+
+
+def _blocks(queries: int, keys: int, halved: bool) -> Iterator[tuple[slice, int]]:
+    """Which queries are worked on together, and how many keys they see: those that see all first."""
+    yield slice(queries // 2 if halved else 0, queries), keys
+    if halved:
+        yield slice(0, queries // 2), queries // 2

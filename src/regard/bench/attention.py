@@ -108,7 +108,7 @@ def short_on_cpu() -> Iterator[Row]:
                     "regard": training(partial(attend, query, key, value, mask=mask)),
                     "sdpa": training(partial(F.scaled_dot_product_attention, query, key, value, is_causal=flag)),
                 },
-                rounds=7,
+                rounds=15,
             )
             kernel = explain(query, key, value, mask=mask).name
             yield from compared(f"{name}, {tokens} tokens, bfloat16, forward+backward", timed, kernel)
