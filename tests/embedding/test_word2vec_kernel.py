@@ -53,8 +53,9 @@ def batch(block: Block, kind: str, centres: int) -> Batch:
 
 
 @every_form
-def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss):
-    text, chosen = corpus(), plan(kind, loss)
+@pytest.mark.parametrize("width", [13, 101])  # 16 numbers at once; 64, then 32, then 16
+def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, width):
+    text, chosen = corpus(), plan(kind, loss, width=width)
     draws, tables, block = prepare(text, chosen, 2)
     tables.asked[:] = np.random.default_rng(1).normal(size=tables.asked.shape, scale=0.3)
     tables.read[:] = np.random.default_rng(2).normal(size=tables.read.shape)

@@ -21,7 +21,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 LOOKS = 2000
-"""Before a waiting thread sleeps: some ten microseconds' worth."""
+"""Before a waiting thread sleeps: some tens of microseconds, a part of the time that a block takes."""
 BROKEN_OFF = 2**62
 """Arrivals that never come about: nobody waits any more."""
 
@@ -43,24 +43,33 @@ def new_meeting() -> Meeting:
 
 
 def share_out(work: Callable[[int], object], parts: int, meeting: Meeting) -> None:
-    """Do every part of the work at once, each on a thread of its own, and wait for all."""
+    """Do every part of the work at once, each on a thread of its own; what stops one of them stops all."""
+    failures: list[BaseException] = []
+
+    def attempt(part: int) -> None:
+        try:
+            work(part)
+        except BaseException as failure:
+            failures.append(failure)
+            meeting.arrivals[0] = BROKEN_OFF
+
     if parts == 1:
         work(0)
         return
-    threads = [Thread(target=work, args=(part,)) for part in range(parts)]
-    started = []
+    threads = [Thread(target=attempt, args=(part,)) for part in range(parts)]
     try:
         for thread in threads:
-            started.append(thread)
             thread.start()
         for thread in threads:
             thread.join()
-    except BaseException:  # Ctrl-C: those who wait for each other must not wait for ever
+    except BaseException:  # Ctrl-C, or no thread to be had: those who wait for others must not wait for ever
         meeting.arrivals[0] = BROKEN_OFF
-        for thread in started:
+        for thread in threads:
             if thread.ident is not None:
                 thread.join()
         raise
+    if failures:
+        raise failures[0]
 
 
 @intrinsic
@@ -114,7 +123,7 @@ def _call(typing: Any, function: Any, number: Any) -> Any:
     return types.void(types.uintp, types.int32), generate
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 @no_type_check
 def meet(meeting: Meeting, arrivals: int) -> bool:
     """Arrive, and wait until so many have; false when the work was broken off."""
