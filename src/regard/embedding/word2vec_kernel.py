@@ -7,7 +7,8 @@ and on the seed, so the result is the same, bit for bit, for any number of threa
 shared by its window: a block is SGD on the loss of `word2vec.py`, step for step.
 
 Importing this file needs Numba; `word2vec_fit.py` does so when it is called. Compiled code is kept beside this file
-like Python's own, or in the user's cache folder.
+like Python's own, or in the user's cache folder; Numba looks only at this file's time, so whoever changes
+`word2vec_rows.py` or `word2vec_threads.py` touches this one too.
 """
 
 import math
