@@ -13,7 +13,7 @@ import torch
 
 from regard.errors import ConfigError, FileError, choose
 from regard.files import read_json, write_json
-from regard.interop.names import Reading, their_tensors
+from regard.interop.names import PLAIN, Reading, their_tensors
 from regard.interop.tensors import opened
 from regard.models.checkpoint import CONFIG, MODEL_TYPE, WEIGHTS, save_tensors
 from regard.models.config import TransformerConfig
@@ -55,7 +55,16 @@ def read_model(folder: Path) -> Transformer:
         for name, tensor in reading.tensors(shapes):
             owner = model.get_submodule(name.rpartition(".")[0])
             owner._parameters[name.rpartition(".")[2]] = torch.nn.Parameter(tensor)
+    if len({one.dtype for one in model.parameters()}) > 1:
+        model = model.to(_precision(folder) or model.embedding.weight.dtype)
     return model.eval()
+
+
+def _precision(folder: Path) -> torch.dtype | None:
+    """Of weights whose kinds differ, the one kind that config.json wants them in."""
+    theirs = _config(folder)
+    wanted = theirs.get("dtype", theirs.get("torch_dtype"))
+    return next((kind for kind in PLAIN if str(kind) == f"torch.{wanted}"), None)
 
 
 def read_config(folder: Path, names: Iterable[str] = ()) -> TransformerConfig:

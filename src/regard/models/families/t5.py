@@ -86,6 +86,7 @@ def _write_odd(config: TransformerConfig) -> Values:
         "num_layers": config.encoder_layers,
         "num_decoder_layers": config.layers,
         "d_kv": config.head_width,
+        "dropout_rate": config.dropout,
         "scale_decoder_outputs": config.output_scaled,
         "is_encoder_decoder": True,
         "decoder_start_token_id": 0,

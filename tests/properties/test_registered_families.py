@@ -1,0 +1,74 @@
+"""Every family that is registered: each named size is the published one's, and config and weights come back."""
+
+import logging
+
+import pytest
+import torch
+
+from regard.interop.huggingface import read_model, write_model
+from regard.interop.names import place_of, their_tensors
+from regard.models.families import FAMILIES
+from regard.models.size import size_of
+from regard.models.transformer import Transformer
+
+SIZES = [(family, size) for family in FAMILIES.values() for size in family.sizes]
+NAMES = [size for _, size in SIZES]
+logging.getLogger("transformers").setLevel(logging.ERROR)
+
+
+@pytest.mark.parametrize(("family", "size"), SIZES, ids=NAMES)
+def test_a_named_size_has_as_many_parameters_as_theirs(family, size):
+    transformers = pytest.importorskip("transformers")
+    config = family.config(size)
+    values = family.write(config)
+    with torch.device("meta"):
+        theirs = transformers.AutoConfig.for_model(**values)
+        model = getattr(transformers, values["architectures"][0])(theirs)
+    wanted = sum(one.numel() for name, one in model.named_parameters() if "embed_positions" not in name)
+    wanted += sum(one.numel() for name, one in model.named_buffers() if name == "final_logits_bias")
+    unused = config.width * (2 if family.name == "roberta" else 0)  # rows of its positions that no text reaches
+    assert size_of(config).parameters.total == wanted - unused
+
+
+@pytest.mark.parametrize(("family", "size"), SIZES, ids=NAMES)
+def test_what_is_written_of_a_config_is_read_as_the_same(family, size):
+    config = family.config(size)
+    again = family.read(family.write(config), pooled=config.pooled)
+    free = {"draw", "dropout", "attention_dropout"}
+    assert again.settled().model_dump(exclude=free) == config.settled().model_dump(exclude=free)
+
+
+@pytest.mark.parametrize(("family", "size"), SIZES, ids=NAMES)
+def test_every_parameter_has_a_place_of_its_own_in_their_file(family, size):
+    config = family.config(size).model_copy(update={"layers": 2, "encoder_layers": None})
+    with torch.device("meta"):
+        ours = Transformer(config).state_dict()
+    places = [place_of(name, family.names(config)) for name in ours]
+    assert None not in places
+    assert len({(place.name, place.part) for place in places}) == len(ours)
+
+
+@pytest.mark.parametrize("head", ["tokens", "masked", "labels", "spans", "none"])
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
+def test_weights_come_back_bit_for_bit(family, head, tmp_path):
+    if head not in family.architectures:
+        pytest.skip(f"{family.name} has no head {head!r}")
+    small = {"layers": 3, "width": 24, "heads": 6, "feedforward_width": 41, "vocabulary": 53, "longest": 67}
+    size = next(iter(family.sizes))
+    own = {"head": head, "output_bias": head == "masked" or family.name == "marian"}
+    own |= {"labels": ("a", "b", "c")} if head == "labels" else {}
+    config = family.config(size).model_copy(update=small | own | {"head_size": None})
+    torch.manual_seed(3)
+    model = Transformer(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    write_model(tmp_path, model, family)
+    again = read_model(tmp_path)
+    free = {"draw", "attention_dropout"} | ({"pooled"} if head == "labels" else set())  # there is a pooler then
+    free |= {"longest"} if config.positions == "t5" else set()  # which has no limit
+    assert again.config.settled().model_dump(exclude=free) == config.settled().model_dump(exclude=free)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+    theirs = their_tensors(family.names(config), model.state_dict())
+    assert sum(one.numel() for one in theirs.values()) >= sum(one.numel() for one in model.state_dict().values())
