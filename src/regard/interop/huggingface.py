@@ -95,6 +95,8 @@ def fitting_family(model: Transformer) -> Family:
     """The family whose publishers could have made this model."""
     problems = []
     for family in FAMILIES.values():
+        if family.shape["architecture"] != model.config.architecture:
+            continue
         try:
             family.write(model.config)
         except ConfigError as error:
