@@ -86,7 +86,13 @@ def joined(pieces: list[bytes], scores: list[float], text: str) -> list[int]:
     "path",
     [
         pytest.param(STORIES / "tok512.bin", marks=pytest.mark.skipif(not STORIES.is_dir(), reason="not there")),
-        pytest.param(LARGER / "tokenizer.bin", marks=pytest.mark.skipif(not LARGER.is_dir(), reason="not there")),
+        pytest.param(
+            LARGER / "tokenizer.bin",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(not LARGER.is_dir(), reason="REGARD_STORIES15M names no folder"),
+            ],
+        ),
     ],
     ids=["512", "32000"],
 )

@@ -93,7 +93,9 @@ STORY = {
 }
 
 
-@pytest.mark.parametrize("path", STORY, ids=["260K", "15M"])
+@pytest.mark.parametrize(
+    "path", [pytest.param(STORIES, id="260K"), pytest.param(LARGER, id="15M", marks=pytest.mark.slow)]
+)
 def test_a_story_goes_on_as_published_and_so_it_does_once_converted(path, tmp_path, monkeypatch, capsys):
     if not path.is_file():
         pytest.skip(f"{path.name} is not there; REGARD_STORIES15M names the folder of stories15M.bin")
