@@ -77,7 +77,10 @@ MODELS = {
     "a file": Bad(("run", "file", DAY), "file is not a folder", write("file", "")),
     "no config": Bad(("run", ".", DAY), "config.json does not exist; give the folder of a trained model"),
     "config cut": Bad(run(), "config.json is damaged", cut("config.json")),
-    "config of a foreign model": Bad(run(), "'bert'", write(f"{FOLDER}/config.json", '{"model_type": "bert"}')),
+    "config of a foreign model": Bad(
+        run(), "lacks the tensor", write(f"{FOLDER}/config.json", '{"model_type": "bert"}')
+    ),
+    "config of an unknown kind": Bad(run(), "'gemma'", write(f"{FOLDER}/config.json", '{"model_type": "gemma"}')),
     "weights cut": Bad(run(), "model.safetensors is damaged", cut("model.safetensors")),
     "weights missing": Bad(run(), "model.safetensors does not exist", remove("model.safetensors")),
     "tokenizer cut": Bad(run(), "tokenizer.json: this is not a tokenizer", cut("tokenizer.json")),

@@ -41,7 +41,7 @@ def lines(*texts: str, end: str = "\n") -> bytes:
 
 
 def test_the_verbs_are_these():
-    assert VERBS == ["demo", "train", "run", "evaluate", "look", "bench", "size", "list"]
+    assert VERBS == ["demo", "train", "run", "evaluate", "look", "convert", "bench", "size", "list"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

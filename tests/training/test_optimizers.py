@@ -48,6 +48,7 @@ def test_of_a_transformer_every_parameter_is_in_one_group_and_linear_matrices_al
     decays = decay_of(model)
     assert set(decays) == {name for name, _ in model.named_parameters()}
     linear = {f"{name}.weight" for name, part in model.named_modules() if isinstance(part, nn.Linear)}
+    linear |= set() if tied else {"output.weight"}
     tables = {name for name, parameter in model.named_parameters() if parameter.dim() >= 2} - linear
     assert {name for name, decay in decays.items() if decay} >= linear
     assert decays["embedding.weight"] == 0.0
