@@ -3,12 +3,13 @@ keeps words apart.
 
     byte_words("the rose")  →  ["the", "Ġrose"]
 
-A word is what the pattern finds, written in symbols: `Ġ` is the blank. When words are counted, a text that is not
-ASCII is cut in two steps: first before blanks, where the pattern cuts anyway, then each different piece once by it.
+A word is what the pattern finds, written in symbols: `Ġ` is the blank. Words are counted in two steps: a text is cut
+into pieces, which are words up to the first sign that is not ASCII and then go on to the next blank, where the pattern
+cuts anyway; then each different piece is cut once by an engine that knows all letters.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tokenizers.pre_tokenizers import ByteLevel
 
@@ -17,10 +18,13 @@ PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S
 
 BLANKS = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """What the engines' `\\s` is, for brackets; Python's has more."""
-_PIECE = re.compile(f"[{BLANKS}]*[^{BLANKS}]+|[{BLANKS}]+")
-_ASCII_WORD = re.compile(
-    r"'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
-)  # PATTERN, where a text has only ASCII
+_PLAIN = r"(?![^\x00-\x7f])"
+_PIECE = re.compile(
+    rf"'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]++{_PLAIN}| ?[0-9]++{_PLAIN}| ?[^{BLANKS}A-Za-z0-9\x80-\U0010ffff]++{_PLAIN}"
+    rf"|[{BLANKS}]+(?![^{BLANKS}])| ?[^{BLANKS}]+|[{BLANKS}]+"
+)  # PATTERN where only ASCII follows; else all up to a blank
+_APART = "\x80"
+"""Between words of ASCII."""
 _ANY_WORD = ByteLevel(add_prefix_space=False)
 
 
@@ -51,25 +55,30 @@ def bytes_of(symbols: str) -> bytes:
 def byte_words(text: str) -> list[str]:
     """The words of a text, in symbols."""
     if text.isascii():
-        return [symbols_of(word.encode()) for word in _ASCII_WORD.findall(text)]
+        return [symbols_of(word.encode()) for word in pieces(text)]
     return [word for word, _ in _ANY_WORD.pre_tokenize_str(text)]
 
 
 def pieces(text: str) -> list[str]:
-    """A text cut where the pattern cuts it: into its words where it is ASCII, else before blanks.
+    """A text cut where the pattern cuts it: into words, but for pieces that hold more than ASCII.
 
     `byte_words` of the pieces, each by itself, are `byte_words` of the text.
     """
-    found: list[str] = (_ASCII_WORD if text.isascii() else _PIECE).findall(text)
+    found: list[str] = _PIECE.findall(text)
     return found
 
 
-def expand(pieces: dict[str, int]) -> dict[str, int]:
-    """Counts of words from counts of pieces."""
+def expand(found: Mapping[str, int]) -> dict[str, int]:
+    """Counts of words, in symbols, from counts of pieces."""
+    plain: dict[str, int] = {}
     counts: dict[str, int] = {}
-    for piece, count in pieces.items():
-        for word in byte_words(piece):
-            counts[word] = counts.get(word, 0) + count
+    for piece, count in found.items():
+        words, table = (pieces(piece), plain) if piece.isascii() else (byte_words(piece), counts)
+        for word in words:
+            table[word] = table.get(word, 0) + count
+    spelt = symbols_of(_APART.join(plain).encode("latin-1")).split(SYMBOLS[ord(_APART)])  # all at once: faster
+    for word, count in zip(spelt, plain.values(), strict=False):  # no words are spelt as one that is empty
+        counts[word] = counts.get(word, 0) + count
     return counts
 
 

@@ -16,7 +16,7 @@ A text longer than a block is cut before a blank that is followed by something e
 
 import codecs
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
@@ -56,26 +56,37 @@ def count_words(
     texts: Iterable[str], split: Callable[[str], Iterable[str]], *, most: int = MOST_WORDS, block: int = BLOCK
 ) -> WordCounts:
     """Count the words that `split` makes of each text; `block` characters at a time, which decides when to prune."""
+    return count_blocks(texts, lambda together: Counter(chain.from_iterable(map(split, together))), most, block)
+
+
+def count_blocks(
+    texts: Iterable[str], counted: Callable[[list[str]], Mapping[str, int]], most: int = MOST_WORDS, block: int = BLOCK
+) -> WordCounts:
+    """The same with a function that counts the words of some texts at once."""
     if most < 2:
         raise ConfigError(f"a table of {most} words cannot be halved", "keep 2 or more; a million takes 200 MB")
     table: Counter[str] = Counter()
     total = pruned = lost = 0
     for together in _blocks(texts, block):
-        words = list(chain.from_iterable(map(split, together)))
-        if max(map(len, together)) > LONGEST_WORD and max(map(len, words), default=0) > LONGEST_WORD:
-            words = [part for word in words for part in _parts(word)]
-        total += len(words)
-        table.update(words)
+        found = counted(together)
+        if max(map(len, found), default=0) > LONGEST_WORD:
+            found = _in_parts(found)
+        total += sum(found.values())
+        table.update(found)
         if len(table) > most:
             least = _threshold(table, most // 2)
             kept = Counter({word: count for word, count in table.items() if count > least})
             pruned, lost, table = pruned + len(table) - len(kept), lost + least, kept
-    ordered = sorted(table.items(), key=lambda entry: (-entry[1], entry[0]))
-    return WordCounts(dict(ordered), total, pruned, lost)
+    ordered = sorted(sorted(table), key=table.__getitem__, reverse=True)  # equals stay as they were
+    return WordCounts({word: table[word] for word in ordered}, total, pruned, lost)
 
 
-def _parts(word: str) -> Iterator[str]:
-    return (word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD))
+def _in_parts(found: Mapping[str, int]) -> Counter[str]:
+    parts: Counter[str] = Counter()
+    for word, count in found.items():
+        for start in range(0, len(word), LONGEST_WORD):
+            parts[word[start : start + LONGEST_WORD]] += count
+    return parts
 
 
 def _threshold(table: Counter[str], keep: int) -> int:

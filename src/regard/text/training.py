@@ -1,12 +1,18 @@
-"""Learning merges with the `tokenizers` engine, which is fast and, for BPE, exactly reproducible.
+"""Learning merges: by the `tokenizers` engine, or several times as fast where Numba is there and the text is large.
 
-The words are counted first, in bounded memory (counting.py), which is several times faster than letting the engine cut
-and count the text. It takes text, not counts: a word that was counted n times is shown to it n times, words apart by a
-space, which no word holds; a word of one symbol has no pair and is not shown. The merges are those that the engine
-learns from the text itself where no word was pruned. Ties go to the lowest ids: the rule `engine`.
+Words are counted first, in bounded memory (counting.py). The engine takes text, not counts: a word that was counted n
+times is shown to it n times, words apart by a space, which no word holds; a word of one symbol has no pair and is not
+shown. The compiled learner (merging.py) takes the counts, and gives the same merges; so does the compiled counter
+(cutting.py) count the same words. Both take a moment to load, and some seconds to compile once: small texts do without.
+The merges are those that the engine learns from the text itself where no word was pruned. Ties go to the lowest ids:
+the rule `engine`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import chain
+from typing import Any
 
 from tokenizers import Tokenizer as Engine
 from tokenizers.models import BPE
@@ -15,9 +21,13 @@ from tokenizers.trainers import BpeTrainer
 
 from regard.errors import ConfigError
 from regard.text.bytelevel import SYMBOLS, expand, pieces
-from regard.text.counting import count_words
+from regard.text.counting import count_blocks
 
 RULE = "engine"
+MUCH_TEXT = 2**22
+"""Characters counted in Python before compiled code is loaded."""
+MANY_LETTERS = 200_000
+"""In different words; fewer are shown to the engine."""
 _TOGETHER = 4000
 """Words shown to the engine at once."""
 
@@ -31,26 +41,50 @@ def learn_merges(
     """
     words = {word: count for word, count in counts.items() if not any(special in word for special in specials)}
     letters = sorted({*alphabet, *"".join(words)})
-    engine = Engine(BPE())
-    engine.pre_tokenizer = CharDelimiterSplit(" ")
-    most = len(specials) + len(letters) + sum(map(len, words))  # the engine makes room for as many as it is told
     _check(size, specials, letters)
-    trainer = BpeTrainer(
-        vocab_size=min(size, most),
-        min_frequency=2,
-        show_progress=False,
-        special_tokens=list(specials),
-        initial_alphabet=letters,
-    )
-    engine.train_from_iterator(_shown(words), trainer)
+    length = sum(map(len, words))
+    size = min(size, len(specials) + len(letters) + length)  # room is made for as many as are asked for
+    merging = _compiled("merging") if length >= MANY_LETTERS else None
+    if merging is None:
+        return _shown_to_engine(words, size, specials, letters)
+    names, merges = [*specials, *letters], []
+    for left, right in merging.merge_words(words, letters, first=len(specials), size=size):
+        merges.append((names[left], names[right]))
+        names.append(names[left] + names[right])
+    engine = Engine(BPE(vocab={name: place for place, name in enumerate(names)}, merges=merges))
+    engine.add_special_tokens(list(specials))
     return engine
 
 
 def learn_byte_merges(texts: Iterable[str], size: int, *, specials: tuple[str, ...]) -> Engine:
     """The same from texts, cut as GPT-2 cuts them; its words never hold both `<` and a letter."""
     _check(size, specials, SYMBOLS)  # before the texts are read
-    found = count_words(texts, pieces)
+    found = count_blocks(texts, _piece_counter())
     return learn_merges(expand(found.counts), size, specials=specials, alphabet=SYMBOLS)
+
+
+def _piece_counter() -> Callable[[list[str]], Mapping[str, int]]:
+    """Counts pieces of texts; the beginning in Python, what comes after much text compiled."""
+    read = 0
+
+    def counted(texts: list[str]) -> Mapping[str, int]:
+        nonlocal read
+        cutting = _compiled("cutting") if read >= MUCH_TEXT else None
+        read += sum(map(len, texts))
+        found: Mapping[str, int] = (
+            Counter(chain.from_iterable(map(pieces, texts))) if cutting is None else cutting.count_pieces(texts)
+        )
+        return found
+
+    return counted
+
+
+def _compiled(name: str) -> Any:
+    """The module of that name if Numba can compile it here."""
+    try:
+        return import_module(f"regard.text.{name}")
+    except (ImportError, RuntimeError):  # no Numba, one that does not fit NumPy, or no folder to keep what it compiles
+        return None
 
 
 def _check(size: int, specials: tuple[str, ...], letters: Sequence[str]) -> None:
@@ -60,6 +94,20 @@ def _check(size: int, specials: tuple[str, ...], letters: Sequence[str]) -> None
             f"a vocabulary of {size} cannot hold {len(specials)} special tokens and {len(letters)} characters",
             f"use a size of {needed} or more",
         )
+
+
+def _shown_to_engine(words: Mapping[str, int], size: int, specials: tuple[str, ...], letters: Sequence[str]) -> Engine:
+    engine = Engine(BPE())
+    engine.pre_tokenizer = CharDelimiterSplit(" ")
+    trainer = BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=list(specials),
+        initial_alphabet=list(letters),
+    )
+    engine.train_from_iterator(_shown(words), trainer)
+    return engine
 
 
 def _shown(counts: Mapping[str, int]) -> Iterator[str]:
