@@ -143,7 +143,10 @@ def _counted(words: Words, known: int, with_right: Numbers) -> tuple[Pairs, int]
 @compiled
 @no_type_check
 def _join(words: Words, pairs: Pairs, place: int, both: int, with_left: Numbers, with_right: Numbers, used: int) -> int:
-    """Make the symbol at the place and the next one; give their neighbours new pairs."""
+    """Make the symbol at the place and the next one; give their neighbours new pairs.
+
+    A pair's places come in rising or in falling order, so two new symbols side by side are met from one side alone.
+    """
     second = words.after[place]
     before, after = words.before[place], words.after[second]
     for changed in (before, place, second):
@@ -156,16 +159,12 @@ def _join(words: Words, pairs: Pairs, place: int, both: int, with_left: Numbers,
         if with_right[right] == NONE:
             used = _begin(pairs, both, right, used)
             with_right[right] = used - 1
-            if right == both:
-                with_left[both] = used - 1
         _enter(words, pairs, place, with_right[right])
     if before != NONE:
         left = words.symbol[before]
         if with_left[left] == NONE:
             used = _begin(pairs, left, both, used)
             with_left[left] = used - 1
-            if left == both:
-                with_right[both] = used - 1
         _enter(words, pairs, before, with_left[left])
     return used
 
