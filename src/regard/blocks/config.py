@@ -8,21 +8,26 @@ from regard.attention.multihead import check_heads
 from regard.attention.similarity import check_similarity
 from regard.config import Config
 
+MOST = 2**27
+"""No width, vocabulary or length is larger: products of four such numbers would not fit into 64 bits."""
+
 
 class BlockConfig(Config):
     """One Transformer layer. The defaults are the 2017 paper's choices at a small size."""
 
-    width: int = Field(128, ge=1, description="size of a token's vector")
-    heads: int = Field(4, ge=1, description="attention heads; they split the width")
+    width: int = Field(128, ge=1, le=MOST, description="size of a token's vector")
+    heads: int = Field(4, ge=1, le=MOST, description="attention heads; they split the width")
     key_value_heads: int | None = Field(
-        None, ge=1, description="fewer shared key/value heads; as many as heads if absent"
+        None, ge=1, le=MOST, description="fewer shared key/value heads; as many as heads if absent"
     )
-    head_size: int | None = Field(None, ge=1, description="width of one head, where heads do not split the width")
+    head_size: int | None = Field(
+        None, ge=1, le=MOST, description="width of one head, where heads do not split the width"
+    )
     similarity: str = Field("scaled_dot", description="how queries and keys are compared")
     feedforward: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "geglu_tanh", "swiglu"] = Field(
         "relu", description="the position-wise network; _tanh is GELU's tanh approximation"
     )
-    feedforward_width: int | None = Field(None, ge=1, description="its inner width; 4 × width if absent")
+    feedforward_width: int | None = Field(None, ge=1, le=MOST, description="its inner width; 4 × width if absent")
     norm: Literal["layer", "rms"] = Field("layer", description="layer normalisation or root mean square")
     epsilon: float | None = Field(
         None, gt=0, description="what a norm adds below its root; 1e-5 for layer and 1e-6 for rms if absent"

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from regard.attention.rotary import PLAIN, RotaryConfig
-from regard.blocks.config import BlockConfig
+from regard.blocks.config import MOST, BlockConfig
 from regard.errors import ConfigError
 
 Architecture = Literal["encoder-decoder", "encoder", "decoder"]
@@ -13,18 +13,28 @@ PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learnt", "rotary", 
 Head = Literal["tokens", "masked", "labels", "spans", "none"]
 
 
+MOST_LAYERS = 10_000
+"""No model is deeper; one of a billion layers is a config gone wrong, and would take hours to refuse otherwise."""
+
+
 class TransformerShape(BlockConfig):
     """Left alone, the plain Transformer of 2017 at a small size: post-norm, ReLU, sinusoidal, scaled embeddings."""
 
     architecture: Architecture = Field("encoder-decoder", description="which stacks there are")
-    layers: int = Field(2, ge=1, description="layers of each stack")
-    encoder_layers: int | None = Field(None, ge=1, description="of the encoder, where it has another number")
+    layers: int = Field(2, ge=1, le=MOST_LAYERS, description="layers of each stack")
+    encoder_layers: int | None = Field(
+        None, ge=1, le=MOST_LAYERS, description="of the encoder, where it has another number"
+    )
     positions: PositionScheme = Field("sinusoidal", description="how tokens know where they stand")
-    longest: int = Field(512, ge=1, description="how many positions `learnt` learns; other schemes have no limit")
+    longest: int = Field(
+        512, ge=1, le=MOST, description="how many positions `learnt` learns; other schemes have no limit"
+    )
     rotary: RotaryConfig = Field(PLAIN, description="how `rotary` turns")
-    buckets: int = Field(32, ge=4, description="classes of distance that `t5` tells apart")
-    furthest: int = Field(128, ge=5, description="distance from which on `t5` tells none apart")
-    segments: int = Field(0, ge=0, description="kinds of segments an encoder tells apart, such as question and passage")
+    buckets: int = Field(32, ge=4, le=MOST, description="classes of distance that `t5` tells apart")
+    furthest: int = Field(128, ge=5, le=MOST, description="distance from which on `t5` tells none apart")
+    segments: int = Field(
+        0, ge=0, le=MOST, description="kinds of segments an encoder tells apart, such as question and passage"
+    )
     embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer")
     draw: Literal["glorot", "normal"] = Field(
         "glorot", description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2"
@@ -79,7 +89,7 @@ def _settled(config: TransformerShape) -> dict[str, object]:
 class TransformerConfig(TransformerShape):
     """A shape with the vocabulary it is built for."""
 
-    vocabulary: int = Field(ge=1, description="entries of the vocabulary; source and target share it")
+    vocabulary: int = Field(ge=1, le=MOST, description="entries of the vocabulary; source and target share it")
     labels: tuple[str, ...] = Field((), description="the names of the classes, for head 'labels'")
 
     @model_validator(mode="after")

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from regard.blocks.config import MOST
 from regard.errors import ConfigError
+from regard.models.config import MOST_LAYERS
 
-MOST = 2**27
-"""No width, vocabulary or length is larger: products of four such numbers would not fit into 64 bits."""
-MOST_LAYERS = 10_000
-"""Nor is a model deeper; one of a billion layers is a config gone wrong, and would take hours to refuse otherwise."""
 HUGE = 1e30
 _REMEDY = "copy config.json again from where the model came from"
 
