@@ -84,6 +84,8 @@ BAD = {
         (*TRAIN, "--loss", "hierarchical-softmax", "--negatives", "3"),
         "negatives have no effect with loss 'hierarchical-softmax'",
     ),
+    "no thread": (b"a b " * 9, (*TRAIN, "--threads", "0"), "--threads 0 cannot train"),
+    "fewer than no threads": (b"a b " * 9, (*TRAIN, "--threads", "-3"), "--threads -3 cannot train"),
     "threads of a GPU": (
         b"a b " * 9,
         (*TRAIN, "--device", "cuda", "--threads", "2"),

@@ -26,6 +26,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+MOST_THREADS = 1024
+
 
 class VectorKind(StrEnum):
     """What predicts the word in the middle of a window."""
@@ -92,6 +94,8 @@ def train(
     }
     options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
     plan = Word2VecPlan.model_validate(options)
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"--threads {threads} cannot train", f"use 1 to {MOST_THREADS}, or leave it out for all cores")
     refuse_unwritable(out)
     begun = perf_counter()
     steps = iter([("counting words", "choosing words"), ("reading", "beginning")])
