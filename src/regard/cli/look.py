@@ -88,11 +88,14 @@ def _show_gaze(model: Path, text: str, word: str, to: Path) -> None:
     """Where a word looks: a table in the terminal, a figure in the file."""
     from regard import api
     from regard.views.gaze import draw_gaze, gaze, gaze_text
+    from regard.views.look import require_one
     from regard.views.page import check_format, save_figure
 
     check_format(to)
     loaded = api.load(model)
-    found = gaze(loaded.look(text), loaded.tokenizer, word)
+    seen = loaded.look(text)
+    require_one(seen)
+    found = gaze(seen, loaded.tokenizer, word)
     save_figure(draw_gaze(found), to)
     typer.echo(gaze_text(found))
     typer.echo(f"{to} shows where {word!r} looks in every layer and head")

@@ -205,6 +205,11 @@ class Seen:
         """The layers that attended, in the order they did: `encoder.0.self`, `decoder.1.cross` …"""
         return list(self.runs[-1].layers) if self.runs else []
 
+    @property
+    def sequences(self) -> int:
+        """How many there are in all runs; a long passage is read in windows, each a sequence."""
+        return sum(run.size for run in self.runs)
+
     def weights(
         self, layer: str, head: int | None = None, rows: Sequence[int] | None = None, batch: int | None = None
     ) -> Float[Tensor, "*heads rows keys"]:
@@ -242,7 +247,7 @@ class Seen:
         """The run that holds a sequence, and its place in it; sequences count through all runs."""
         if not self.runs:
             raise InputError("nothing was seen", "run the model inside the `with` block, then ask")
-        total = sum(run.size for run in self.runs)
+        total = self.sequences
         if batch is None and total > 1:
             raise InputError(f"{total} sequences were seen", f"say which: batch=0 … {total - 1}")
         index = batch or 0

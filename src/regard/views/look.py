@@ -34,6 +34,15 @@ def check_name(path: Path) -> None:
         raise InputError(f"cannot draw to {path}: its name says no known format", f"end it in one of: {known}")
 
 
+def require_one(seen: Seen) -> None:
+    """Refuse to draw what was read in several windows, or several texts."""
+    if seen.sequences > 1:
+        raise InputError(
+            f"the text was read as {seen.sequences} sequences, such as the windows of a long passage, and one is drawn",
+            "give a shorter text, or ask for the numbers of one in Python: seen.weights(layer, batch=0)",
+        )
+
+
 def draw_seen(
     seen: Seen,
     tokenizer: Tokenizer,
@@ -45,6 +54,7 @@ def draw_seen(
 ) -> str:
     """Write what was seen to a file; the answer says which layer it shows (a page: which it opens with)."""
     check_name(path)
+    require_one(seen)
     chosen = layer or default_layer(seen)
     note = _note(seen, tokenizer)
     if path.suffix.lower() in SUFFIXES:
@@ -80,6 +90,7 @@ def _layer_top(seen: Seen, layer: str, sides: tuple[tuple[str, ...], tuple[str, 
 
 def steps_seen(seen: Seen, tokenizer: Tokenizer, *, layer: str | None, head: int, row: int) -> FourSteps:
     """The four steps of one row and head, with the tokens named."""
+    require_one(seen)
     chosen = layer or default_layer(seen)
     pieces = four_steps(seen, chosen, head, row)
     rows, columns = labels(seen, chosen, tokenizer)
