@@ -130,7 +130,7 @@ def explain(
     Examples: `regard tokenizer explain corpus.txt --text lowest`, `regard tokenizer explain runs/demo --text "3 mars"`
     """
     from regard.text.counting import valid_text
-    from regard.text.explain import BYTES, WORDS, corpus_lines, text_lines
+    from regard.text.explain import corpus_lines, text_lines
 
     valid_text(text or "")
     if to is not None and to.suffix not in (".html", ".htm"):
@@ -143,7 +143,7 @@ def explain(
         if (rule, size, kind) != (None, None, None):
             raise InputError("--rule, --size and --kind have no effect with a tokenizer", "leave them out")
         loaded = _open(file)
-        found, reading, words = None, WORDS if loaded.kind == "bpe-words" else BYTES, _built(loaded, text)
+        found, (reading, words) = None, _built(loaded, text)
     else:
         found, reading, words = _derived(file, rule or "smallest", size, kind or "bpe-words", text)
     if to is not None:
@@ -187,19 +187,22 @@ def _derived(
     return found, reading, build_words(split(text or ""), merges)
 
 
-def _built(loaded: "Tokenizer", text: str) -> "list[Building]":
+def _built(loaded: "Tokenizer", text: str) -> "tuple[Reading, list[Building]]":
     """How a tokenizer's merges build a text."""
     from regard.text.bytelevel import byte_words
-    from regard.text.explain import build_words
+    from regard.text.explain import BYTES, WORDS, build_words
+    from regard.text.explain_foreign import build_foreign
+    from regard.text.foreign import ForeignTokenizer
     from regard.text.words import marked_words
 
     if loaded.kind.startswith("wordpiece"):
         raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
     if loaded.kind == "characters":
         raise InputError("characters have no merges: each is a piece", "use encode --pieces")
-    if loaded.kind not in ("bpe", "bpe-words"):
-        raise InputError(f"how a tokenizer of kind {loaded.kind!r} merges is not known here", "use encode --pieces")
-    return build_words((marked_words if loaded.kind == "bpe-words" else byte_words)(text), loaded.merges)
+    if isinstance(loaded, ForeignTokenizer):
+        return build_foreign(loaded, text)
+    split, reading = (marked_words, WORDS) if loaded.kind == "bpe-words" else (byte_words, BYTES)
+    return reading, build_words(split(text), loaded.merges)
 
 
 def _is_tokenizer(path: Path) -> bool:
@@ -208,9 +211,9 @@ def _is_tokenizer(path: Path) -> bool:
 
 
 def _open(path: Path) -> "Tokenizer":
-    from regard.text.opening import open_tokenizer
+    from regard.text.foreign import open_any
 
-    return open_tokenizer(path)
+    return open_any(path)
 
 
 def _given(text: str | None) -> Iterator[str]:

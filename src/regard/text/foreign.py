@@ -8,6 +8,7 @@ What the other kinds promise does not hold here: a text may come back changed, a
 """
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -228,6 +229,20 @@ def open_foreign(folder: Path) -> ForeignTokenizer:
     vocabulary = engine.get_vocab()
     _make_special(engine, [vocabulary[name] for name in settings.more if name in vocabulary])
     return ForeignTokenizer(engine, marks=settings.marks(vocabulary))
+
+
+def open_any(path: Path) -> Tokenizer:
+    """The tokenizer at a path: one of our kinds where it is that, else whatever its tokenizer.json describes."""
+    try:
+        return open_tokenizer(path)
+    except FileError as error:
+        file = path / "tokenizer.json" if os.path.isdir(path) else path
+        if file.name.removesuffix(".gz") in ("vocab.json", "vocab.txt") or not os.path.isfile(file):
+            raise
+        try:
+            return open_foreign(file.parent) if file.name == "tokenizer.json" else ForeignTokenizer.load(file)
+        except (FileError, InputError):
+            raise error from None
 
 
 def _refuse_pieces(folder: Path) -> None:
