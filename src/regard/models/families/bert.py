@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018): an encoder that fills in masked words; norms after the sublayers, segments, a pooler."""
 
 from regard.errors import ConfigError
-from regard.models.config import TransformerConfig
+from regard.models.config import Head, TransformerConfig
 from regard.models.families.family import ACTIVATIONS, Family, Names, Values, in_each_layer, their_activation
 from regard.models.families.reading import choice
 
@@ -55,6 +55,13 @@ def body(prefix: str) -> Names:
         **in_each_layer("encoder", f"{prefix}encoder.layer", LAYER),
         "pooler.linear": f"{prefix}pooler.dense",
     }
+
+
+def classes(prefix: str) -> dict[Head, str]:
+    """Their class for each head."""
+    endings: dict[Head, str] = {"none": "Model", "masked": "ForMaskedLM"}
+    endings |= {"labels": "ForSequenceClassification", "spans": "ForQuestionAnswering"}
+    return {head: prefix + ending for head, ending in endings.items()}
 
 
 HEADS: dict[str, Names] = {
@@ -116,12 +123,7 @@ FAMILY = Family(
     sizes=SIZES,
     keys=KEYS,
     fixed=FIXED,
-    architectures={
-        "none": "BertModel",
-        "masked": "BertForMaskedLM",
-        "labels": "BertForSequenceClassification",
-        "spans": "BertForQuestionAnswering",
-    },
+    architectures=classes("Bert"),
     body="bert.",
     names=_names,
     copies={

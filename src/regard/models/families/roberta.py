@@ -53,12 +53,7 @@ FAMILY = Family(
     },
     keys=bert.KEYS,
     fixed=bert.FIXED | {"pad_token_id": UNUSED - 1},
-    architectures={
-        "none": "RobertaModel",
-        "masked": "RobertaForMaskedLM",
-        "labels": "RobertaForSequenceClassification",
-        "spans": "RobertaForQuestionAnswering",
-    },
+    architectures=bert.classes("Roberta"),
     body="roberta.",
     names=_names,
     copies={
