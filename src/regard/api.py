@@ -295,8 +295,7 @@ def _tokenizer(folder: Path, job: Task[Any], data: Examples, plan: Recipe, resum
 
 
 def _config(plan: Recipe, tokenizer: Tokenizer, labels: tuple[str, ...]) -> TransformerConfig:
-    shape = plan.model.model_dump(exclude={"name", "vectors"})
-    return TransformerConfig(**shape, vocabulary=tokenizer.size, labels=labels)
+    return TransformerConfig(**plan.model.shape, vocabulary=tokenizer.size, labels=labels)
 
 
 def _build(config: TransformerConfig) -> Transformer:

@@ -81,15 +81,27 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The object in a JSON file; the remedy is for a file that is missing or damaged."""
-    if not path.is_file():
-        raise FileError(f"{path} does not exist", remedy)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileError(f"{path} is damaged: {error}", remedy) from error
+    value = _json(path, remedy)
     if not isinstance(value, dict):
         raise FileError(f"{path} holds {type(value).__name__}, not an object", remedy)
     return value
+
+
+def read_list(path: Path, remedy: str) -> list[Any]:
+    """The list in a JSON file, likewise."""
+    value = _json(path, remedy)
+    if not isinstance(value, list):
+        raise FileError(f"{path} holds {type(value).__name__}, not a list", remedy)
+    return value
+
+
+def _json(path: Path, remedy: str) -> Any:
+    if not path.is_file():
+        raise FileError(f"{path} does not exist", remedy)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FileError(f"{path} is damaged: {error}", remedy) from error
 
 
 def _make(folder: Path) -> None:

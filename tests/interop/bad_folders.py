@@ -252,6 +252,7 @@ TOKENIZERS = {
         "gpt",
         both(
             config(bos_token_id=None, eos_token_id=None),
+            written("generation_config.json", "{}"),
             written("tokenizer_config.json", '{"unk_token": "<|endoftext|>"}'),
         ),
         "no eos token",

@@ -72,7 +72,7 @@ def test_a_model_written_as_theirs_again_answers_the_same_there(folder, tmp_path
     before, again = Theirs(path, FOLDERS[name].auto), Theirs(tmp_path / "theirs", FOLDERS[name].auto)
     assert again.tokenizer(TEXTS)["input_ids"] == before.tokenizer(TEXTS)["input_ids"]
     assert again.tokenizer.special_tokens_map == before.tokenizer.special_tokens_map
-    for key in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+    for key in ("model_type", "pad_token_id", "eos_token_id", "decoder_start_token_id"):
         assert getattr(again.model.config, key, None) == getattr(before.model.config, key, None), key
     agree(model, again, FOLDERS[name].task)
     agree(regard.load(tmp_path / "theirs"), before, FOLDERS[name].task)

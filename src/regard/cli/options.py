@@ -21,5 +21,5 @@ def decoding(defaults: "DecodingTable", given: dict[str, Any]) -> "DecodingTable
         asked["strategy"] = "sample"
     kept = defaults.model_dump(exclude_none=True)
     if asked.get("strategy", kept["strategy"]) != kept["strategy"]:
-        kept = {"max_new_tokens": kept["max_new_tokens"]}
+        kept = {key: value for key, value in kept.items() if key not in (*BEAM_OPTIONS, *SAMPLE_OPTIONS)}
     return DecodingTable.model_validate(kept | asked)

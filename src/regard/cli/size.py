@@ -99,9 +99,8 @@ def _of_recipe(name: str, sizes: list[str]) -> "TransformerConfig":
     if not name.endswith(".toml") and name not in shipped():
         raise InputError(f"{name!r} is no family, size, recipe or model folder", choose(name, [*sizes, *shipped()]))
     recipe = read_recipe(name)
-    shape = recipe.model.model_dump(exclude={"name", "vectors"})
     labels = ("0", "1") if recipe.model.head == "labels" else ()  # how many there are is in the data
-    return TransformerConfig(**shape, vocabulary=recipe.tokenizer.size, labels=labels)
+    return TransformerConfig(**recipe.model.shape, vocabulary=recipe.tokenizer.size, labels=labels)
 
 
 def _record(size: "Size") -> dict[str, Any]:

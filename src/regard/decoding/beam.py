@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.axes import RowIds
 from regard.data.batching import Inputs
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.rules import FREE, Rules
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam
 from regard.embedding.linear import Layouts
@@ -54,13 +55,15 @@ class _Sequence:
             self.done = best.total / len(best.ids) ** strategy.length_penalty <= self.finished[-1].score
 
 
-def search(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> list[Hypothesis]:
+def search(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, rules: Rules = FREE) -> list[Hypothesis]:
     """The best finished hypothesis of every sequence."""
-    return [ranked[0] for ranked in search_all(stepper, inputs, strategy, stop)]
+    return [ranked[0] for ranked in search_all(stepper, inputs, strategy, stop, rules)]
 
 
 @torch.no_grad()
-def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) -> list[list[Hypothesis]]:
+def search_all(
+    stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, rules: Rules = FREE
+) -> list[list[Hypothesis]]:
     """All finished hypotheses of every sequence, best first."""
     layouts = Layouts()
     with layouts.used():
@@ -68,11 +71,12 @@ def search_all(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop) 
     prompts = inputs.tokens.rows()
     ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
     sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]
-    for _ in range(stop.tokens):
+    for place in range(stop.tokens):
         with layouts.used():
             logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
         check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
+        likely = rules.counted(likely, place, stop.tokens)
         row = 0
         for sequence in (one for one in sequences if not one.done):
             beams = len(sequence.running)
@@ -97,11 +101,14 @@ def check_likely(log_probabilities: Float[Tensor, "rows"]) -> None:
 def _extend(
     sequence: _Sequence, first_row: int, likely: Float[Tensor, "beams vocab"], strategy: Beam, stop: Stop
 ) -> None:
-    """Every beam by every token; of the best 2·size, those that end may finish and `size` others run on."""
+    """Every beam by every token; of the best, those that end may finish and `size` others run on.
+
+    So many are looked at that `size` are left if every beam's best tokens are all those that end.
+    """
     vocabulary = likely.shape[1]
     totals = torch.tensor([beam.total for beam in sequence.running], dtype=torch.float64, device=likely.device)
     scores = (likely + totals[:, None]).flatten()
-    best = _largest(scores, 2 * strategy.size)
+    best = _largest(scores, (1 + len(stop.ends)) * strategy.size)
     running: list[_Running] = []
     for rank, (index, total) in enumerate(best):
         if total == -torch.inf:
@@ -109,7 +116,7 @@ def _extend(
         beam, token = divmod(index, vocabulary)
         parent = sequence.running[beam]
         longer = _Running((*parent.ids, token), total, (*parent.rows, first_row + beam))
-        if token == stop.end or len(longer.ids) == stop.tokens:
+        if token in stop.ends or len(longer.ids) == stop.tokens:
             if rank < strategy.size:
                 sequence.finish(longer, strategy)
         elif len(running) < strategy.size:

@@ -16,6 +16,7 @@ from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
 from regard.decoding.beam import check_likely, search
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.rules import FREE, Rules
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.embedding.linear import Layouts
@@ -27,24 +28,28 @@ outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listene
 
 
 @torch.inference_mode()
-def generate(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop) -> list[Hypothesis]:
+def generate(
+    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, rules: Rules = FREE
+) -> list[Hypothesis]:
     """The generated ids of every sequence of the batch, without the prompt, with the end where it was reached."""
     if isinstance(strategy, Beam):
-        found = search(stepper, inputs, strategy, stop)
+        found = search(stepper, inputs, strategy, stop, rules)
     else:
-        found = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop))
+        found = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop, rules))
     for tell in outcome_listeners.get():
         tell(inputs, found)
     return found
 
 
 @torch.no_grad()
-def stream(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[int]:
+def stream(
+    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, rules: Rules = FREE
+) -> Iterator[int]:
     """The ids of a single sequence as they are chosen."""
     if inputs.tokens.ids.shape[0] != 1:
         raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
     sequence = []
-    for moment in _advance(stepper, inputs, strategy, stop):
+    for moment in _advance(stepper, inputs, strategy, stop, rules):
         sequence.append(moment)
         yield int(moment.ids[0])
     found = _collect(1, iter(sequence))
@@ -61,7 +66,9 @@ class _Moment:
     log_probabilities: Float[Tensor, "rows"]
 
 
-def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop) -> Iterator[_Moment]:
+def _advance(
+    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, rules: Rules
+) -> Iterator[_Moment]:
     """Choose, record, drop what has finished, go on."""
     layouts = Layouts()
     with layouts.used():
@@ -69,14 +76,14 @@ def _advance(stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, sto
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
     draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))
-    for _ in range(stop.tokens):
+    for place in range(stop.tokens):
         with layouts.used():
             logits, state = stepper.step(ids, state)
-        ids = strategy.choose(logits, draws(sequence))
+        ids = strategy.choose(rules.allowed(logits, place, stop.tokens), draws(sequence))
         likely = _log_probability(logits, ids)
         check_likely(likely)
         yield _Moment(sequence, ids, likely)
-        going = [row for row, token in enumerate(ids.tolist()) if token != stop.end]
+        going = [row for row, token in enumerate(ids.tolist()) if token not in stop.ends]
         if not going:
             return
         if len(going) < len(sequence):

@@ -1,12 +1,19 @@
-"""What is done to logits before a token is drawn: temperature, then top-k, then top-p.
+"""What is done to logits before a token is drawn: what is banned goes, then temperature, then top-k, then top-p.
 
 A removed token gets `-inf`; the rest keep their relative probabilities. Ties go to the lower id, so that the
 result does not depend on how a sort is written.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 from regard.axes import RowLogits
+
+
+def without(logits: RowLogits, ids: Sequence[int]) -> RowLogits:
+    """All tokens but these."""
+    return logits.index_fill(-1, torch.tensor(ids, device=logits.device), -torch.inf) if ids else logits
 
 
 def temperature(logits: RowLogits, value: float) -> RowLogits:

@@ -21,8 +21,6 @@ from regard.models.families import FAMILIES
 from regard.models.families.family import Family
 from regard.models.transformer import Transformer
 
-POOLING = "1_Pooling/config.json"
-"""Where sentence-transformers says what stands for a whole text."""
 NO_MARKS: Mapping[str, int | None] = MappingProxyType({})
 _REMEDY = "give the folder of a trained model, with config.json and model.safetensors"
 
@@ -91,10 +89,10 @@ def read_marks(folder: Path) -> dict[str, int | None]:
     return {key: value for key, value in _config(folder).items() if key.endswith("_token_id")}
 
 
-def fitting_family(model: Transformer) -> Family:
-    """The family whose publishers could have made this model."""
+def fitting_family(model: Transformer, first: str | None = None) -> Family:
+    """The family whose publishers could have made this model: `first`, if it is named and could."""
     problems = []
-    for family in FAMILIES.values():
+    for family in sorted(FAMILIES.values(), key=lambda one: one.name != first):  # stable: the others in their order
         if family.shape["architecture"] != model.config.architecture:
             continue
         try:

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from regard.errors import ConfigError, FileError
-from regard.files import read_json
-from regard.interop.huggingface import read_marks, read_model
+from regard.errors import FileError
+from regard.interop.huggingface import family_of, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
+from regard.interop.manners import read_manners, read_start
+from regard.interop.sentences import read_pooling
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, ModelTable, Recipe, TaskTable, TokenizerTable
@@ -30,14 +31,16 @@ def open_folder(folder: Path) -> Loaded:
     """The model in a folder of Hugging Face's kind."""
     tokenizer = open_foreign(folder)  # first: it is small, and what is missing beside large weights is soon said
     module = read_model(folder)
-    start = read_marks(folder).get("decoder_start_token_id")
     if module.config.architecture == "encoder-decoder":
+        start = read_start(folder)
         begin = tokenizer.marks.pad if start is None else start
         tokenizer = ForeignTokenizer(tokenizer._engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
     _check_size(tokenizer, module.config, folder)
-    decoding = _decoding(folder / "generation_config.json")
+    writes = module.config.head == "tokens"
+    decoding = read_manners(folder, module.config, tokenizer.marks.eos) if writes else DecodingTable()
     tokenizer = tokenizer.of_size(module.config.vocabulary)
-    return module, tokenizer, _recipe(module.config, _task(module.config, tokenizer, folder), decoding)
+    task, family = _task(module.config, tokenizer, folder), family_of(folder).name
+    return module, tokenizer, _recipe(module.config, task, decoding, family)
 
 
 def open_llama2c(path: Path) -> Loaded:
@@ -52,7 +55,7 @@ def open_llama2c(path: Path) -> Loaded:
     with torch.device("meta"):
         module = Transformer(config)
     module.load_state_dict(tensors, assign=True)
-    return module.eval(), tokenizer, _recipe(config, {"name": "language"}, DecodingTable())
+    return module.eval(), tokenizer, _recipe(config, {"name": "language"}, DecodingTable(), "llama")
 
 
 def _check_size(tokenizer: ForeignTokenizer, config: TransformerConfig, folder: Path) -> None:
@@ -66,43 +69,18 @@ def _check_size(tokenizer: ForeignTokenizer, config: TransformerConfig, folder: 
 def _task(config: TransformerConfig, tokenizer: ForeignTokenizer, folder: Path) -> dict[str, Any]:
     """The [task] table."""
     if config.head in TASK_OF_HEAD:
-        return {"name": TASK_OF_HEAD[config.head], **(_pooling(folder) if config.head == "none" else {})}
+        return {"name": TASK_OF_HEAD[config.head], **(read_pooling(folder) if config.head == "none" else {})}
     if config.architecture == "encoder-decoder":
         return {"name": "translation"}
     framed = tokenizer.framed([])[0]
     return {"name": "language", "begin": "bos" if framed and framed[0] == tokenizer.marks.bos else "none"}
 
 
-def _pooling(folder: Path) -> dict[str, str]:
-    """What stands for a whole text, as sentence-transformers writes it down; the mean if nothing does."""
-    path = folder / "1_Pooling" / "config.json"
-    said = read_json(path, "copy it again") if path.is_file() else {}
-    return {"pooling": "first" if said.get("pooling_mode_cls_token") else "mean"}
-
-
-def _decoding(path: Path) -> DecodingTable:
-    """How the model answers, of what its generation_config.json says."""
-    said = read_json(path, "copy it again") if path.is_file() else {}
-    kept: dict[str, Any] = {}
-    beams = said.get("num_beams")
-    if said.get("do_sample"):
-        kept = {"strategy": "sample", **{key: said.get(key) for key in ("temperature", "top_k", "top_p")}}
-        kept["top_k"] = kept["top_k"] or None  # 0 is theirs for all
-    elif beams not in (None, 1):
-        kept = {"strategy": "beam", "beams": beams, "length_penalty": said.get("length_penalty")}
-    if said.get("max_new_tokens"):
-        kept["max_new_tokens"] = said["max_new_tokens"]
-    try:
-        return DecodingTable.model_validate(kept)
-    except ConfigError as error:
-        raise FileError(f"{path} cannot be used: {error.problem}", error.remedy) from error
-
-
-def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable) -> Recipe:
+def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable, family: str) -> Recipe:
     shape = config.model_dump(exclude={"vocabulary", "labels"})
     return Recipe(
         task=TaskTable.model_validate(task),
         tokenizer=FOREIGN,
-        model=ModelTable.model_validate(shape),
+        model=ModelTable.model_validate({**shape, "family": family}),
         decoding=decoding,
     )

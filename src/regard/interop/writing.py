@@ -7,7 +7,9 @@ import torch
 from tokenizers.processors import TemplateProcessing
 
 from regard.files import write_json, write_text
-from regard.interop.huggingface import POOLING, fitting_family, write_model
+from regard.interop.huggingface import fitting_family, write_model
+from regard.interop.manners import GENERATION, their_manners
+from regard.interop.sentences import write_pooling
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
 from regard.text.foreign import ForeignTokenizer
@@ -20,7 +22,7 @@ ENCODERS = ("masked", "classification", "questions", "vectors")
 def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe: Recipe) -> str:
     """Weights, config, tokenizer and manners; returns the name of the family it now is."""
     module = with_segments(module)
-    family = fitting_family(module)
+    family = fitting_family(module, recipe.model.family)
     marks = _marks(tokenizer, recipe)
     ids: dict[str, int | None] = {f"{role}_token_id": marks.get(role) for role in ("pad", "bos", "eos")}
     if module.config.architecture == "encoder-decoder":
@@ -31,9 +33,9 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names}
     write_json(folder / "tokenizer_config.json", settings)
     if module.config.head == "tokens":
-        write_json(folder / "generation_config.json", {**ids, **_manners(recipe)})
+        write_json(folder / GENERATION, their_manners(recipe.decoding, ids))
     if recipe.task.name == "vectors":
-        _write_pooling(folder, module.config.width, recipe.task.pooling)
+        write_pooling(folder, module.config.width, recipe.task)
     return family.name
 
 
@@ -85,35 +87,3 @@ def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> 
     for token in record["added_tokens"]:
         token["lstrip"] = token["content"] == tokenizer.mask  # a blank before what is hidden is part of it
     return json.dumps(record, indent=2, ensure_ascii=False)
-
-
-def _write_pooling(folder: Path, width: int, pooling: str) -> None:
-    """What sentence-transformers reads beside the model: how its vectors become one."""
-    modes = {"pooling_mode_cls_token": pooling == "first", "pooling_mode_mean_tokens": pooling == "mean"}
-    write_json(folder / POOLING, {"word_embedding_dimension": width, **modes})
-    kinds = {"": "Transformer", Path(POOLING).parent.name: "Pooling", "2_Normalize": "Normalize"}
-    modules = [
-        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for place, (path, kind) in enumerate(kinds.items())
-    ]
-    write_json(folder / "modules.json", modules)
-
-
-def _manners(recipe: Recipe) -> dict[str, object]:
-    """The [decoding] table in their words."""
-    table = recipe.decoding
-    given: dict[str, object] = {"do_sample": table.strategy == "sample", "max_new_tokens": table.max_new_tokens}
-    for ours, theirs in {
-        "beams": "num_beams",
-        "temperature": "temperature",
-        "top_k": "top_k",
-        "top_p": "top_p",
-    }.items():
-        if getattr(table, ours) is not None:
-            given[theirs] = getattr(table, ours)
-    if table.strategy == "beam":
-        given |= {
-            "num_beams": table.beams or 5,
-            "length_penalty": 1.0 if table.length_penalty is None else table.length_penalty,
-        }
-    return given

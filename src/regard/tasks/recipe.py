@@ -15,18 +15,21 @@ import tomllib
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from regard.config import Config
+from regard.decoding.rules import Rules
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, choose
 from regard.metrics.text import BleuTokenizer
 from regard.models.config import TransformerShape
+from regard.models.families import FAMILIES
 from regard.training.plan import TrainingPlan
 
 Source = str | tuple[str, str]
+TokenId = Annotated[int, Field(ge=0)]
 TaskName = Literal["translation", "language", "masked", "denoising", "classification", "questions", "vectors"]
 
 
@@ -39,9 +42,10 @@ class TaskTable(Config):
     begin: Literal["bos", "none"] = Field(
         "bos", description="the mark every text of a language model begins with, in training and when it goes on"
     )
-    pooling: Literal["mean", "first"] = Field(
-        "mean", description="what stands for a whole text: the mean of its tokens' vectors, or the first one"
+    pooling: Literal["mean", "first", "max"] = Field(
+        "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"
     )
+    normalised: bool = Field(True, description="what stands for a whole text is brought to length 1")
 
 
 class DataTable(Config):
@@ -142,11 +146,24 @@ class ModelTable(TransformerShape):
     vectors: str | None = Field(
         None, min_length=1, description="a file of word vectors that tokens which are words begin with"
     )
+    family: str | None = Field(None, description="of which family a loaded model is: what it is written as again")
 
     @field_validator("vectors", mode="after")
     @classmethod
     def _absolute_vectors(cls, value: str | None) -> str | None:
         return None if value is None else os.path.abspath(os.path.expanduser(value))
+
+    @field_validator("family", mode="after")
+    @classmethod
+    def _known_family(cls, value: str | None) -> str | None:
+        if value is not None and value not in FAMILIES:
+            raise ConfigError(f"family = {value!r} is none that is known here", choose(value, FAMILIES))
+        return value
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The values that make the network."""
+        return self.model_dump(include=set(TransformerShape.model_fields))
 
 
 class DecodingTable(Config):
@@ -162,6 +179,13 @@ class DecodingTable(Config):
     top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
     seed: int | None = Field(None, ge=0, lt=2**32, description="of sampling")
     max_new_tokens: int = Field(64, ge=1, description="length limit of an answer")
+    ends: tuple[TokenId, ...] | None = Field(
+        None, min_length=1, description="ids that end it; the tokenizer's if absent"
+    )
+    banned: tuple[TokenId, ...] | None = Field(None, description="ids that are never in it")
+    first: TokenId | None = Field(None, description="the id every answer begins with")
+    last: TokenId | None = Field(None, description="the id at its length limit, where it has not ended before")
+    renormalised: bool = Field(False, description="a beam counts shares of what may be chosen, as Marian's do")
 
     @model_validator(mode="after")
     def _options_belong(self) -> "DecodingTable":
@@ -185,6 +209,16 @@ class DecodingTable(Config):
             return Beam(size, 1.0 if self.length_penalty is None else self.length_penalty)
         return Greedy()
 
+    def rules(self, vocabulary: int) -> Rules:
+        """Which tokens of so many may be chosen."""
+        ones = [one for one in (self.first, self.last) if one is not None]
+        banned = self.banned or ()
+        none = max((*ones, *banned, *(self.ends or ())), default=0)
+        if none >= vocabulary or len(set(banned)) == vocabulary:
+            problem = f"id {none} is none" if none >= vocabulary else "every one is banned"
+            raise ConfigError(f"[decoding] {problem} of the model's {vocabulary} tokens", f"use 0 to {vocabulary - 1}")
+        return Rules(banned, self.first, self.last, self.renormalised)
+
 
 BEAM_OPTIONS = ("beams", "length_penalty")
 SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
@@ -195,6 +229,7 @@ MEANT_FOR: dict[str, tuple[str, ...]] = {
     "task.prefix": ("translation",),
     "task.begin": ("language",),
     "task.pooling": ("vectors",),
+    "task.normalised": ("vectors",),
     "data.window": ("language", "masked", "denoising", "classification", "questions"),
     "data.batches": ("translation",),
 }

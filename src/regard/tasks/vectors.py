@@ -1,4 +1,4 @@
-"""Sentence vectors (Reimers & Gurevych 2019, §3): a vector of length 1 for a text, near those that mean the same.
+"""Sentence vectors (Reimers & Gurevych 2019, §3): a vector for a text, near those of texts that mean the same.
 
 For encoders that were loaded: they are asked and looked at. They were trained by what their makers chose; there is no
 objective here to train them further, and nothing to measure them by.
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.axes import Hidden
 from regard.data.batching import Inputs, Padded
 from regard.data.corpus import Corpus, Split
 from regard.decoding.strategies import Strategy
@@ -70,15 +72,22 @@ class Vectors(Task[Corpus]):
 
 
 def sentence_vectors(model: Asked, texts: Sequence[str]) -> Tensor:
-    """One vector of length 1 for each text, as [task] pooling says."""
+    """One vector for each text, as [task] pooling says; of length 1, unless [task] normalised says otherwise."""
     token = model.tokenizer
     rows = [token.framed(ids)[0] for ids in token.encode_batch(list(texts))]
     inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(next(model.module.parameters()).device)
     hidden: Tensor = model.module(inputs)
-    if model.recipe.task.pooling == "first":
-        return F.normalize(hidden[:, 0], dim=-1)
-    kept = inputs.tokens.real[..., None]
-    return F.normalize((hidden * kept).sum(dim=1) / kept.sum(dim=1), dim=-1)
+    vectors = pooled(hidden, inputs.tokens.real[..., None], model.recipe.task.pooling)
+    return F.normalize(vectors, dim=-1) if model.recipe.task.normalised else vectors
+
+
+def pooled(hidden: Hidden, real: Bool[Tensor, "batch tokens 1"], pooling: str) -> Float[Tensor, "batch width"]:
+    """One vector of many; padding, which is not real, is on the right."""
+    if pooling == "first":
+        return hidden[:, 0]
+    if pooling == "max":
+        return hidden.masked_fill(~real, -torch.inf).amax(dim=1)
+    return (hidden * real).sum(dim=1) / real.sum(dim=1)
 
 
 def _refuse() -> NoReturn:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from regard.data.batching import Inputs
 from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.rules import Rules
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import InputError
 from regard.tasks.task import Answer, Asked, D, Task
+from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 64
 """Texts decoded side by side."""
@@ -22,12 +24,20 @@ class Writing(Task[D]):
     def prompt(self, model: Asked, texts: Sequence[str]) -> Inputs:
         """What the model reads before it writes."""
 
+    def before(self, model: Asked, text: str) -> list[int]:
+        """The ids of a text that the answer goes on with; none where an answer stands alone."""
+        return []
+
     def answers(
         self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
     ) -> list[Answer]:
         """What the model writes, its score and how many tokens it took."""
         found = self.hypotheses(model, texts, strategy, max_new_tokens)
-        outputs = [model.tokenizer.decode(one.ids) for one in found]
+        ends = _limits(model, max_new_tokens)[0].ends
+        written = [one.ids[:-1] if one.ids[-1] in ends else one.ids for one in found]
+        outputs = [
+            text_after(model.tokenizer, self.before(model, text), ids) for text, ids in zip(texts, written, strict=True)
+        ]
         return [
             Answer(output, output, {"output": output, "score": one.score, "tokens": len(one.ids)})
             for output, one in zip(outputs, found, strict=True)
@@ -41,14 +51,14 @@ class Writing(Task[D]):
             raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
         for text in texts:
             self.check(model.recipe, text)
-        stop = _stop(model, max_new_tokens)
+        stop, rules = _limits(model, max_new_tokens)
         device = next(model.module.parameters()).device
         found = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.prompt(model, texts[first : first + TOGETHER]).to(device)
             chosen = strategy or model.decoding.chosen()
             chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
-            found += generate(model.module, inputs, chosen, stop)
+            found += generate(model.module, inputs, chosen, stop, rules)
         return found
 
     def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
@@ -59,13 +69,26 @@ class Writing(Task[D]):
         self.check(model.recipe, text)
         inputs = self.prompt(model, [text]).to(next(model.module.parameters()).device)
         text_of = model.tokenizer.stream()  # a character may need the bytes of several tokens
-        for token in stream(model.module, inputs, chosen, _stop(model, max_new_tokens)):
-            if piece := text_of.push(token):
+        if before := self.before(model, text):
+            for token in before:
+                text_of.push(token)
+            text_of.end()
+        stop, rules = _limits(model, max_new_tokens)
+        for token in stream(model.module, inputs, chosen, stop, rules):
+            if token not in stop.ends and (piece := text_of.push(token)):
                 yield piece
         if rest := text_of.end():
             yield rest
 
 
-def _stop(model: Asked, max_new_tokens: int | None) -> Stop:
+def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> str:
+    """What ids add to a text: where it goes on with a new word, the blank before that is theirs."""
+    start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
+    return whole.removeprefix(start) if before and whole.startswith(start) else tokenizer.decode(ids)
+
+
+def _limits(model: Asked, max_new_tokens: int | None) -> tuple[Stop, Rules]:
+    """When an answer ends, and what may stand in it."""
     limit = model.decoding.max_new_tokens if max_new_tokens is None else max_new_tokens
-    return Stop(model.tokenizer.eos_id, limit)
+    end, *also = model.decoding.ends or (model.tokenizer.eos_id,)
+    return Stop(end, limit, tuple(also)), model.decoding.rules(model.module.config.vocabulary)
