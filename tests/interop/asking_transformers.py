@@ -69,7 +69,9 @@ class Theirs:
     def language(self, texts: Sequence[str], count: int) -> list[str]:
         read = self.read(texts, side="left")
         found = self.model.generate(**read, do_sample=False, max_new_tokens=count)
-        return [self.ended(row) for row in found[:, read["input_ids"].shape[1] :].tolist()]
+        width = read["input_ids"].shape[1]
+        rows = [(row[:width], self.upto(row[width:])) for row in found.tolist()]
+        return [self.text(before + after)[len(self.text(before)) :] for before, after in rows]
 
     @torch.no_grad()
     def translation(self, texts: Sequence[str], count: int) -> list[str]:
@@ -78,6 +80,11 @@ class Theirs:
         return [self.ended(row[1:]) for row in found.tolist()]
 
     def ended(self, ids: list[int]) -> str:
+        return self.text(self.upto(ids))
+
+    def upto(self, ids: list[int]) -> list[int]:
         end = self.model.config.eos_token_id
-        ids = ids[: ids.index(end)] if end in ids else ids
+        return ids[: ids.index(end)] if end in ids else ids
+
+    def text(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

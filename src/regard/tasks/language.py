@@ -47,6 +47,10 @@ class Language(OfDocuments, Writing[Splits[Document]]):
         rows = [[*before, *ids] for ids in model.tokenizer.encode_batch(list(texts))]
         return Inputs(Padded.of(rows, side="left"))
 
+    def before(self, model: Asked, text: str) -> list[int]:
+        """All of it."""
+        return model.tokenizer.encode(text)
+
     def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
         """Loss per token in nats, its exponential, and bits for each byte of the text; each token is predicted once."""
         documents: Sequence[Document] = examples
