@@ -84,6 +84,14 @@ def test_a_batch_is_its_rows_and_a_function_of_their_keys():
     assert not torch.equal(other.inputs.source.ids, how.batch(rows[:1]).inputs.source.ids)
 
 
+@pytest.mark.parametrize(("window", "room"), [(1, 0), (2, 1)])
+def test_a_window_of_which_nothing_can_be_cut_out_is_refused(window, room):
+    said = f"a window of {window} tokens has room for {room} beside the end mark, and nothing can be cut out of fewer"
+    with pytest.raises(ConfigError, match=f"{said} than 2; use data.window=3 or more"):
+        SpanCorruption(TOKENIZER, window)
+    assert SpanCorruption(TOKENIZER, 3).batch([Stretch(np.array([4, 5], dtype=np.int32), None, (0,))]).count == 3
+
+
 def test_a_window_with_more_spans_than_sentinels_is_refused():
     with pytest.raises(ConfigError, match="a window of 2400 tokens has 120 spans and there are 100 sentinels"):
         SpanCorruption(TOKENIZER, 2400)

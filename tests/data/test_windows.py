@@ -21,8 +21,8 @@ MANY = ["abc", "d", "efghij", "klm", "nopqrstuv", "wx", "yz"] * 3
 texts = st.lists(st.text("abcdefghij", min_size=1, max_size=9), min_size=1, max_size=12)
 
 
-def stream(texts: list[str], *, begin: bool = True) -> TokenStream:
-    return TokenStream.of(texts, TOKENIZER, begin=begin)
+def stream(texts: list[str], *, begin: bool = True, end: bool = True) -> TokenStream:
+    return TokenStream.of(texts, TOKENIZER, begin=begin, end=end)
 
 
 def pairs(batch: Batch) -> list[tuple[int, int]]:
@@ -41,11 +41,11 @@ def same(one: Batch, other: Batch) -> bool:
     )
 
 
-@given(texts=texts, begin=st.booleans())
-def test_a_stream_is_the_texts_with_their_marks_end_to_end(texts, begin):
-    found = stream(texts, begin=begin)
-    mark = [TOKENIZER.bos_id] if begin else []
-    rows = [[*mark, *TOKENIZER.encode(text), TOKENIZER.eos_id] for text in texts]
+@given(texts=texts, begin=st.booleans(), end=st.booleans())
+def test_a_stream_is_the_texts_with_their_marks_end_to_end(texts, begin, end):
+    found = stream(texts, begin=begin, end=end)
+    before, after = [TOKENIZER.bos_id] if begin else [], [TOKENIZER.eos_id] if end else []
+    rows = [[*before, *TOKENIZER.encode(text), *after] for text in texts]
     assert found.ids.tolist() == [token for row in rows for token in row]
     if len(texts) == 1:
         assert found.documents is None

@@ -4,7 +4,9 @@
     target   <extra_id_0> for inviting <extra_id_1> last
 
 15 % of a window's tokens are cut out, in spans of 3 on average: both counts are exact, where they fall is random, and
-is a function of the window's key (see windows.py). Spans never touch, and may stand at either end.
+is a function of the window's key (see windows.py). Spans never touch, and may stand at either end. Each side ends with
+`<eos>`, which stands nowhere else: texts follow each other without a mark. No target ends with one more sentinel, as
+the paper's do and those of T5's own code do not: `<eos>` ends the last span.
 """
 
 from collections.abc import Sequence
@@ -32,7 +34,13 @@ class SpanCorruption:
     window: int
 
     def __post_init__(self) -> None:
-        spans = span_counts(self.stride)[1]
+        cut, spans = span_counts(self.stride)
+        if not cut:
+            raise ConfigError(
+                f"a window of {self.window} tokens has room for {max(self.stride, 0)} beside the end mark, "
+                "and nothing can be cut out of fewer than 2",
+                "use data.window=3 or more",
+            )
         if spans > len(SENTINELS):
             raise ConfigError(
                 f"a window of {self.window} tokens has {spans} spans and there are {len(SENTINELS)} sentinels",

@@ -38,14 +38,12 @@ class TokenStream:
     documents: Row | None
 
     @classmethod
-    def of(cls, texts: Sequence[str], tokenizer: Tokenizer, *, begin: bool) -> "TokenStream":
-        """These texts, each with the end mark after it and, where `begin`, the other one before it."""
-        before = [tokenizer.bos_id] if begin else []
+    def of(cls, texts: Sequence[str], tokenizer: Tokenizer, *, begin: bool, end: bool = True) -> "TokenStream":
+        """These texts, each with the mark that begins texts before it and the one that ends them after it, if asked."""
+        before, after = [tokenizer.bos_id] if begin else [], [tokenizer.eos_id] if end else []
         parts, lengths = [], []
         for first in range(0, len(texts), TOGETHER):
-            found = [
-                [*before, *ids, tokenizer.eos_id] for ids in tokenizer.encode_batch(texts[first : first + TOGETHER])
-            ]
+            found = [[*before, *ids, *after] for ids in tokenizer.encode_batch(texts[first : first + TOGETHER])]
             lengths += [len(ids) for ids in found]
             parts.append(np.concatenate([np.array(ids, dtype=np.int32) for ids in found]))
         whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)

@@ -33,6 +33,10 @@ class Denoising(OfDocuments, Writing[Splits[Document]]):
         """Spans of every window are cut out."""
         return SpanCorruption(tokenizer, window_of(recipe))
 
+    def ends(self) -> bool:
+        """Nothing stands between documents: a mark cut into a target would teach to stop before its end."""
+        return False
+
     def check(self, recipe: Recipe, text: str) -> None:
         """There must be a gap, and none twice."""
         super().check(recipe, text)

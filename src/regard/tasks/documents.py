@@ -26,8 +26,12 @@ class OfDocuments(Task[Splits[Document]]):
         """What a window becomes."""
 
     def begins(self, recipe: Recipe) -> bool:
-        """Whether every document of the stream begins with a mark; all end with one."""
+        """Whether every document of the stream begins with a mark."""
         return False
+
+    def ends(self) -> bool:
+        """Whether every document of the stream ends with a mark."""
+        return True
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Document]:
         """The documents of a text file, of JSONL, or a file that is one document."""
@@ -61,7 +65,8 @@ class OfDocuments(Task[Splits[Document]]):
         return self._stream(model.recipe, model.tokenizer, examples), self.reading(model.recipe, model.tokenizer)
 
     def _stream(self, recipe: Recipe, tokenizer: Tokenizer, documents: Sequence[Document]) -> TokenStream:
-        return TokenStream.of([one.text for one in documents], tokenizer, begin=self.begins(recipe))
+        texts = [one.text for one in documents]
+        return TokenStream.of(texts, tokenizer, begin=self.begins(recipe), end=self.ends())
 
 
 def _read(path: Path, format: str) -> list[Document]:
