@@ -1,15 +1,18 @@
 """Models that fill what is hidden: masked tokens with probabilities, gaps with what a decoder wrote."""
 
 import math
+import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
 import regard
-from regard.data.batching import Inputs, Padded
+from regard.data.batching import IGNORED, Inputs, Padded
 from regard.data.corruption import SENTINELS
 from regard.data.splits import Document
+from regard.data.stream import Position
 from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
 from regard.tasks.denoising import spans_of
@@ -114,6 +117,22 @@ def test_gaps_are_filled_with_what_was_written_after_their_sentinels(denoising):
     assert answer.value == wanted.replace("<extra_id_1>", spans.get("<extra_id_1>", "").strip())
 
 
+def test_only_the_end_of_a_target_teaches_to_stop_however_short_the_documents(folder):
+    plan = recipe(folder, "denoising", "characters")
+    task = regard.tasks.table.TASKS["denoising"]
+    data = task.open(plan)
+    assert max(len(document.text) for document in data.train) < 31
+    token = task.tokenizer(plan, data)
+    module = regard.Transformer(regard.TransformerConfig(vocabulary=token.size, width=12, heads=2, layers=1))
+    lesson = task.lesson(plan, data, module, token)
+    batches = [*lesson.validation, *(batch for batch, _ in islice(lesson.batches.start(Position()), 7))]
+    for batch in batches:
+        for read, wanted in zip(batch.inputs.source.rows(), batch.targets.tolist(), strict=True):
+            assert read.index(token.eos_id) == len(read) - 1
+            kept = [one for one in wanted if one != IGNORED]
+            assert kept.index(token.eos_id) == len(kept) - 1
+
+
 def test_a_denoising_model_reads_its_sentinels_as_such(denoising):
     token = denoising.tokenizer
     inputs = denoising.writer.prompt(denoising, ["a<extra_id_3>b"])
@@ -137,6 +156,30 @@ def test_bad_questions_to_a_denoising_model_are_one_sentence(denoising, text, sa
     assert str(caught.value).startswith(said)
     with pytest.raises(InputError, match="filled at the end and cannot stream"):
         denoising.run("<extra_id_0>", stream=True)
+
+
+@pytest.mark.parametrize("size", [99, 260, 359])
+def test_a_vocabulary_too_small_for_the_sentinels_is_refused_with_the_least_that_holds_them(folder, size):
+    task, plan = regard.tasks.table.TASKS["denoising"], recipe(folder, "denoising", "bpe", tokenizer={"size": size})
+    data = task.open(plan)
+    with pytest.raises(ConfigError) as caught:
+        task.tokenizer(plan, data)
+    said = f"a vocabulary of {size} cannot hold 104 special tokens and 256 characters; use a size of 360 or more"
+    assert str(caught.value) == said
+    enough = recipe(folder, "denoising", "bpe", tokenizer={"size": 360})
+    assert task.tokenizer(enough, data).size == 360
+
+
+@pytest.mark.parametrize("kind", ["bpe-words", "wordpiece", "characters"])
+def test_the_least_size_that_is_told_is_enough_whatever_the_tokenizer(folder, kind):
+    task = regard.tasks.table.TASKS["denoising"]
+    data = task.open(recipe(folder, "denoising", kind))
+    with pytest.raises(ConfigError, match="a vocabulary of 53 cannot hold") as caught:
+        task.tokenizer(recipe(folder, "denoising", kind, tokenizer={"size": 53}), data)
+    least = int(re.findall(r"\d+", caught.value.remedy)[0])
+    assert task.tokenizer(recipe(folder, "denoising", kind, tokenizer={"size": least}), data).size == least
+    with pytest.raises(ConfigError, match=f"use a size of {least} or more"):
+        task.tokenizer(recipe(folder, "denoising", kind, tokenizer={"size": least - 1}), data)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.text.opening import KINDS
+from regard.text.room import RoomError
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import Trainable
 
@@ -108,7 +109,10 @@ class Task(ABC, Generic[D]):
         table, kind = recipe.tokenizer, KINDS[recipe.tokenizer.kind]
         new = [name for name in self.specials if not (name == Tokenizer.mask and kind.mask != name)]
         texts = (piece for text in self.texts(data, table.sample) for piece in _pieces(text))
-        learnt = kind.train(texts, table.size - len(new))
+        try:
+            learnt = kind.train(texts, table.size - len(new))
+        except RoomError as error:
+            raise error.beside(len(new)) from None
         return learnt.with_specials(new) if new else learnt
 
     def labels(self, data: D) -> tuple[str, ...]:

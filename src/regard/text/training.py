@@ -19,9 +19,9 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import CharDelimiterSplit
 from tokenizers.trainers import BpeTrainer
 
-from regard.errors import ConfigError
 from regard.text.bytelevel import SYMBOLS, expand, pieces
 from regard.text.counting import count_blocks
+from regard.text.room import RoomError
 
 RULE = "engine"
 MUCH_TEXT = 2**22
@@ -88,12 +88,8 @@ def _compiled(name: str) -> Any:
 
 
 def _check(size: int, specials: tuple[str, ...], letters: Sequence[str]) -> None:
-    needed = len(specials) + len(letters)
-    if size < needed:
-        raise ConfigError(
-            f"a vocabulary of {size} cannot hold {len(specials)} special tokens and {len(letters)} characters",
-            f"use a size of {needed} or more",
-        )
+    if size < len(specials) + len(letters):
+        raise RoomError(size, len(specials), len(letters), f"{len(letters)} characters")
 
 
 def _shown_to_engine(words: Mapping[str, int], size: int, specials: tuple[str, ...], letters: Sequence[str]) -> Engine:

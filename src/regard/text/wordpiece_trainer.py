@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import ConfigError, InputError, choose
+from regard.text.room import RoomError
 
 PREFIX = "##"
 LONGEST_WORD = 100
@@ -65,13 +66,10 @@ def learn_pieces(
     if not words:
         raise InputError("there are no words to learn pieces from", "give texts with some words in them")
     learner = _Learner(words, score)
-    smallest = len(specials) + len(learner.pieces)
-    if size < smallest:
-        raise ConfigError(
-            f"a vocabulary of {size} cannot hold {len(specials)} special tokens and the {len(learner.pieces)} "
-            "characters of these texts, first in a word or later",
-            f"use a size of {smallest} or more",
-        )
+    letters = len(learner.pieces)
+    if size < len(specials) + letters:
+        what = f"the {letters} characters of these texts, first in a word or later"
+        raise RoomError(size, len(specials), letters, what)
     while len(specials) + len(learner.pieces) < size and learner.merge():
         pass
     return [*specials, *learner.pieces]
