@@ -190,7 +190,7 @@ def test_what_was_written_is_loaded_again_and_says_the_same(written):
 # What cannot be written
 
 
-@pytest.mark.parametrize("recipe", ["dates", "multi30k-en-de", "gpt-shakespeare"])
+@pytest.mark.parametrize("recipe", ["dates", "multi30k-en-de"])
 def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
     shape = read_recipe(recipe).model.shape
     with torch.device("meta"):
@@ -198,7 +198,7 @@ def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
     with pytest.raises(ConfigError) as refused:
         fitting_family(model)
     assert "positions" in str(refused.value)
-    assert "rotary" in refused.value.remedy
+    assert refused.value.remedy.startswith("train with the parts of ")
 
 
 @pytest.mark.parametrize("normalised", [True, False])

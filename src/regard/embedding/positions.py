@@ -39,11 +39,16 @@ class SinusoidalHalves(Sinusoidal):
 
 
 class Learnt(nn.Module):
-    """A trained vector for each of a fixed number of positions."""
+    """A trained vector for each of a fixed number of positions.
+
+    They begin as sinusoids of mean square 0.02²: neighbours begin alike, which random vectors take thousands of steps to
+    learn (`docs/LOG.md`, masked words).
+    """
 
     def __init__(self, longest: int, width: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(longest, width).normal_(std=0.02))
+        waves = Sinusoidal(width + width % 2)(torch.arange(longest)[None])[0, :, :width]
+        self.weight = nn.Parameter((0.02 * math.sqrt(2) * waves).to(torch.get_default_dtype()))
 
     def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Float[Tensor, "#batch tokens width"]:
         """The vectors of these positions."""

@@ -3,6 +3,7 @@
 Weights are read tensor by tensor, so that loading takes their size and one tensor more.
 """
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -91,19 +92,22 @@ def read_marks(folder: Path) -> dict[str, int | None]:
 
 def fitting_family(model: Transformer, first: str | None = None) -> Family:
     """The family whose publishers could have made this model: `first`, if it is named and could."""
-    problems = []
+    problems, remedies = [], []
     for family in sorted(FAMILIES.values(), key=lambda one: one.name != first):  # stable: the others in their order
         if family.shape["architecture"] != model.config.architecture:
             continue
         try:
-            family.write(model.config)
+            lacking = family.lacking(model.config)
         except ConfigError as error:
             problems.append(f"{family.name}: {error.problem}")
-        else:
+            continue
+        if not lacking:
             return family
+        problems.append(f"{family.name}: it has {', '.join(f'{key} = {json.dumps(lacking[key])}' for key in lacking)}")
+        remedies.append((len(lacking), family.name))
     raise ConfigError(
         f"no family that others read is made of these parts ({'; '.join(problems)})",
-        "train with a family's parts, such as positions = 'rotary', norm = 'rms', feedforward = 'swiglu', bias = false",
+        f"train with the parts of {min(remedies)[1]}" if remedies else "train a model of one of them",
     )
 
 

@@ -11,11 +11,14 @@ ADDED = ("self_attention.output.weight", "cross_attention.output.weight", "feedf
 
 
 def draw(model: nn.Module, config: TransformerConfig) -> None:
-    """Linear layers, biases at zero; `normal`: σ = 0.02, divided by √(number of sublayers) where sublayers add up."""
+    """Linear layers, biases at zero; `normal`: σ = 0.02, divided by √(number of sublayers) where sublayers add up.
+
+    Tables of tokens and segments are drawn like the layers where all are normal, so that no kind drowns another.
+    """
     sublayers = config.layers * (3 if config.architecture == "encoder-decoder" else 2)
     for name, parameter in model.named_parameters():
         owner = model.get_submodule(name.rpartition(".")[0])
-        if config.draw == "normal" and isinstance(owner, TokenEmbedding):
+        if config.draw == "normal" and isinstance(owner, TokenEmbedding | nn.Embedding):
             nn.init.normal_(parameter, std=0.02)
         elif isinstance(owner, nn.Linear | TokenOutput) and parameter.dim() == 1:
             nn.init.zeros_(parameter)

@@ -89,31 +89,36 @@ class Family:
 
     def write(self, config: TransformerConfig) -> Values:
         """Their config.json of our config; raise ConfigError if no such model of theirs exists."""
+        for key, back in self.lacking(config).items():
+            raise ConfigError(
+                f"{key} = {getattr(config.settled(), key)!r} cannot be said of a {self.name} model, which has {back!r}",
+                "convert to a family that has it, or train a model of this family",
+            )
+        return self._theirs(config.settled())
+
+    def lacking(self, config: TransformerConfig) -> Values:
+        """What a model of this family would have in place of what the config has."""
+        config = config.settled()
+        theirs = self._theirs(config)
+        try:
+            again = self.read(theirs, pooled=config.pooled)
+        except ConfigError as error:
+            raise ConfigError(f"this model is no {self.name} model: {error.problem}", error.remedy) from error
+        written, ours = again.settled().model_dump(), config.model_dump()
+        return {key: written[key] for key in ours if ours[key] != written[key] and key not in _OF_TRAINING}
+
+    def _theirs(self, config: TransformerConfig) -> Values:
         if config.head not in self.architectures:
             raise ConfigError(
                 f"a {self.name} model with head = {config.head!r} does not exist",
                 f"use {' or '.join(map(repr, self.architectures))}",
             )
-        config = config.settled()
         theirs = {key: getattr(config, ours) for ours, (key, _) in self.keys.items()}
         theirs |= {"model_type": self.model_type, "architectures": [self.architectures[config.head]], **self.fixed}
         if config.labels:
             theirs["id2label"] = {str(index): name for index, name in enumerate(config.labels)}
             theirs["label2id"] = {name: index for index, name in enumerate(config.labels)}
-        theirs |= self.write_odd(config)
-        try:
-            again = self.read(theirs, pooled=config.pooled)
-        except ConfigError as error:
-            raise ConfigError(f"this model is no {self.name} model: {error.problem}", error.remedy) from error
-        written = again.settled().model_dump()
-        for key, ours in config.model_dump().items():
-            back = written[key]
-            if ours != back and key not in _OF_TRAINING:
-                raise ConfigError(
-                    f"{key} = {ours!r} cannot be said of a {self.name} model, which has {back!r}",
-                    "convert to a family that has it, or train a model of this family",
-                )
-        return theirs
+        return theirs | self.write_odd(config)
 
     def _head(self, theirs: Values) -> Head:
         given = architecture(theirs)
