@@ -20,9 +20,9 @@ TOKENIZERS = {
 }
 
 
-def squad(**changes: object) -> dict[str, object]:
+def squad(passage: object = PASSAGE, **changes: object) -> dict[str, object]:
     question = {"id": "q1", "question": "Who?", "answers": [{"text": "Memling", "answer_start": 11}]} | changes
-    return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": PASSAGE, "qas": [question]}]}]}
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": passage, "qas": [question]}]}]}
 
 
 def written(folder: Path, record: object) -> Path:
@@ -44,7 +44,20 @@ def test_a_file_is_its_questions(tmp_path):
         ({"version": "1.1"}, "lacks the key 'data'; give a file in the format of SQuAD 1.1"),
         ({"data": [{"title": "t"}]}, "lacks the key 'paragraphs'"),
         (squad(answers=[]), "question 'q1' has no answer; leave such questions out"),
-        (squad(question=" "), "question 'q1' has an empty question or passage"),
+        (squad(question=" "), "question 'q1': the question is empty; fill it in"),
+        (squad(question=3), "question 'q1': the question is 3, not a string"),
+        (squad(question="Who \ud800?"), "squad.json, question 'q1': the question has half of a character (\\ud800)"),
+        (squad(passage="\ud801" + PASSAGE), "squad.json, question 'q1': the passage has half of a character (\\ud801)"),
+        (squad(passage=PASSAGE + "\0"), "question 'q1': the passage holds a NUL"),
+        (squad(passage=3), "question 'q1': the passage is 3, not a string"),
+        (squad(passage="\n"), "question 'q1': the passage is empty"),
+        (squad(answers=[{"text": "n", "answer_start": True}]), 'the answer "n" at true is not a text at a number'),
+        (squad(answers=[{"text": "n", "answer_start": 1.0}]), 'the answer "n" at 1.0 is not a text at a number'),
+        (squad(answers=[{"text": 3, "answer_start": 1}]), "the answer 3 at 1 is not a text at a number"),
+        (
+            squad(answers=[{"text": "Memling", "answer_start": 11 - len(PASSAGE)}]),
+            f"'Memling' does not stand at character {11 - len(PASSAGE)} of its passage; correct answer_start",
+        ),
         (squad(answers=[{"text": "Memling", "answer_start": 12}]), "'Memling' does not stand at character 12"),
         (squad(answers=[{"text": "", "answer_start": 0}]), "'' does not stand at character 0"),
         ("", "is empty"),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from regard.data.batching import Batch, Inputs, Padded
 from regard.data.objectives import Example, Objective
+from regard.data.reading import whole_text
 from regard.errors import ConfigError, FileError
 from regard.text.counting import read_texts
 
@@ -48,16 +49,20 @@ def read_questions(path: Path, format: str = "auto") -> list[Question]:
         raise FileError(f"{path} is not a file of questions ({error})", remedy) from error
 
 
-def _question(path: Path, context: str, record: dict[str, Any]) -> Question:
+def _question(path: Path, passage: object, record: dict[str, Any]) -> Question:
     text = record["question"]
     answers = tuple((answer["text"], answer["answer_start"]) for answer in record["answers"])
     named = f"{path}, question {str(record.get('id', text))[:60]!r}"
-    if not isinstance(text, str) or not isinstance(context, str) or not text.strip() or not context.strip():
-        raise FileError(f"{named} has an empty question or passage", "fill it in, or leave it out")
+    text, context = whole_text(named, "question", text), whole_text(named, "passage", passage)
     if not answers:
         raise FileError(f"{named} has no answer", "leave such questions out: SQuAD 1.1 has none")
     for answer, start in answers:
-        if not answer or context[start : start + len(answer)] != answer:
+        if not isinstance(answer, str) or type(start) is not int:
+            raise FileError(
+                f"{named}: the answer {json.dumps(answer)[:40]} at {json.dumps(start)[:40]} is not a text at a number",
+                "give text in quotes, and answer_start as a whole number",
+            )
+        if not answer or start < 0 or context[start : start + len(answer)] != answer:
             raise FileError(
                 f"{named}: the answer {answer[:40]!r} does not stand at character {start} of its passage",
                 "correct answer_start, which counts characters from 0",

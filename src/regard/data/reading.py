@@ -6,6 +6,7 @@ any LF in CR, and nowhere else (U+2028 and the like are text). UTF-8 is read lin
 """
 
 import io
+import json
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from pathlib import Path
 
@@ -29,6 +30,24 @@ def read_lines(path: Path) -> list[str]:
     if not any(line.strip() for line in lines):
         raise FileError(f"{path} is empty", "give a file with some text in it")
     return lines
+
+
+def whole_text(place: str, what: str, value: object) -> str:
+    """What a JSON file has at this place, if it is a text: a string, not blank, of whole characters."""
+    if not isinstance(value, str):
+        raise FileError(f"{place}: the {what} is {json.dumps(value)[:40]}, not a string", "put it in quotes")
+    if not value.strip():
+        raise FileError(f"{place}: the {what} is empty", "fill it in, or leave the example out")
+    try:
+        value.isascii() or value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FileError(
+            f"{place}: the {what} has half of a character (\\u{ord(value[error.start]):04x})",
+            "write both halves of the pair, or the character itself",
+        ) from error
+    if "\0" in value:
+        raise FileError(f"{place}: the {what} holds a NUL, which no text has", "remove it")
+    return value
 
 
 def _utf8_lines(path: Path, stream: io.BufferedReader) -> list[str]:

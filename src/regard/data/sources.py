@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.data.corpus import Corpus, Pair, Split, require_index
-from regard.data.reading import read_lines
+from regard.data.reading import read_lines, whole_text
 from regard.errors import ConfigError, FileError, choose
 from regard.text.counting import read_texts
 
@@ -160,23 +160,7 @@ def _once_each(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _field(path: Path, number: int, record: dict[str, Any], key: str) -> str:
     """A text of one record: a string, not blank, of whole characters."""
-    text = record[key]
-    if not isinstance(text, str):
-        raise FileError(
-            f"{path}, line {number}: the {key} is {json.dumps(text)[:40]}, not a string", "put it in quotes"
-        )
-    _require_text(path, number, key, text)
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise FileError(
-                f"{path}, line {number}: the {key} has half of a character (\\u{ord(text[error.start]):04x})",
-                "write both halves of the pair, or the character itself",
-            ) from error
-    if "\0" in text:
-        raise FileError(f"{path}, line {number}: the {key} holds a NUL, which no text has", "remove it")
-    return text
+    return whole_text(f"{path}, line {number}", key, record[key])
 
 
 def _require_text(path: Path, number: int, side: str, text: str) -> None:
