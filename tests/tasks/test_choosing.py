@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from regard.data.corpus import Pair
 from regard.data.questions import Question, SpanFinding
 from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
-from regard.tasks.questions import LONGEST_ANSWER, best_span
+from regard.models.transformer import Transformer
+from regard.tasks.questions import LONGEST_ANSWER, best_span, without_blanks
 from regard.tasks.recipe import Recipe
+from regard.text.tokenizer import Tokenizer
 
 SST = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "sst"
 REVIEWS = [Pair("a fine film", "good"), Pair("a dull film", "bad"), Pair("so fine", "good"), Pair("so dull", "bad")]
@@ -114,6 +118,36 @@ def test_the_best_span_is_the_best_of_all_that_may_be(finder):
         assert found.score == pytest.approx(best)
 
 
+@pytest.mark.parametrize("passage", ["\u200b", "\x01"])
+def test_a_passage_without_tokens_has_an_empty_answer(finder, passage):
+    assert finder.tokenizer.encode(passage) == []
+    (answer,) = finder.answers([f"who\t{passage}"])
+    assert (answer.text, answer.record["start"], answer.record["end"]) == ("", 0, 0)
+    assert -math.inf < answer.record["score"] < 0
+    asked = [*ASKED, Question("who", passage, ((passage, 0),))]
+    assert finder.evaluate(asked) == {"exact_match": pytest.approx(2 / 3), "f1": pytest.approx(2 / 3)}
+
+
+def test_an_answer_has_no_blanks_round_it_wherever_its_tokens_have_some(finder):
+    tokenizer = Tokenizer.train([PASSAGE] * 3, 330)
+    config = finder.module.config.model_copy(update={"vocabulary": tokenizer.size})
+    moved = 0
+    for seed in range(13):
+        torch.manual_seed(seed)
+        model = replace(finder, module=Transformer(config).eval(), tokenizer=tokenizer)
+        (answer,) = model.answers([f"who\t{PASSAGE}"])
+        start, end, text = answer.record["start"], answer.record["end"], answer.record["output"]
+        assert text == answer.text == answer.value == PASSAGE[start:end] == PASSAGE[start:end].strip()
+        touching = [place for place in tokenizer.offsets(PASSAGE) if place[0] <= start < place[1]]
+        moved += start > touching[0][0]
+    assert moved, "one of them begins with a blank"
+
+
+@pytest.mark.parametrize(("span", "found"), [((1, 4), (2, 3)), ((0, 2), (2, 2)), ((2, 3), (2, 3)), ((4, 4), (4, 4))])
+def test_a_span_loses_the_blanks_at_its_ends(span, found):
+    assert without_blanks(" \tx\u2003 ", *span) == found
+
+
 def test_models_that_choose_come_back_from_their_folders(classifier, finder, folder):
     assert regard.load(folder / "classifier").run("so fine") == classifier.run("so fine")
     assert regard.load(folder / "finder").run(f"where\t{PASSAGE}") == finder.run(f"where\t{PASSAGE}")
@@ -126,7 +160,7 @@ def test_bad_questions_are_answered_in_one_sentence(classifier, finder):
         classifier.run("so fine", strategy=Greedy())
     with pytest.raises(InputError, match="label 'fine' is not one the model knows"):
         classifier.evaluate([Pair("a", "fine")])
-    with pytest.raises(InputError, match="there is no passage after the tab; give a question, a tab, and the passage"):
+    with pytest.raises(InputError, match=r"there is no passage after the tab; give a question, a tab, .*--context"):
         finder.run("who?")
     with pytest.raises(InputError, match="there is no question before the tab"):
         finder.run("\tMemling")
@@ -140,6 +174,8 @@ def test_bad_questions_are_answered_in_one_sentence(classifier, finder):
     [
         ("questions", {"training": {"label_smoothing": 0.1}}, "label_smoothing = 0.1 has no meaning for places"),
         ("questions", {"data": {"window": 4}}, "a window of 4 tokens has no room for a passage"),
+        ("questions", {"model": {"segments": 1}}, "segments = 1 cannot tell a question .* use model.segments=2, or 0"),
+        ("classification", {"data": {"window": 2}}, "a window of 2 tokens has no room for a text between its 2 marks"),
         ("questions", {"model": {"head": "tokens"}}, "head 'tokens' cannot do task 'questions'; use 'spans'"),
         ("classification", {"model": {"head": "spans"}}, "head 'spans' cannot do task 'classification'; use 'labels'"),
         ("classification", {"model": {"positions": "learnt", "longest": 7}}, "reaches further than the 7 positions"),

@@ -63,11 +63,17 @@ class Labelling(Objective):
     def encode(self, pairs: Sequence[Any]) -> list[Example]:
         """Texts as ids and labels as their places among the labels."""
         rows = self.sources([pair.source for pair in pairs])
-        return [Example(ids, [self._place(pair.target)]) for ids, pair in zip(rows, pairs, strict=True)]
+        places = [self._place(pair.target, number) for number, pair in enumerate(pairs, start=1)]
+        return [Example(ids, [place]) for ids, place in zip(rows, places, strict=True)]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts with their marks."""
-        room = max(self.window - self.tokenizer.added(), 1)
+        room = self.window - self.tokenizer.added()
+        if room < 1:
+            raise ConfigError(
+                f"a window of {self.window} tokens has no room for a text between its {self.tokenizer.added()} marks",
+                "raise data.window",
+            )
         return [self.tokenizer.framed(ids[:room])[0] for ids in super().sources(texts)]
 
     def cost(self, example: Example) -> int:
@@ -83,7 +89,9 @@ class Labelling(Objective):
         """Texts side by side."""
         return Inputs(Padded.of(self.sources(sources), fill=self.tokenizer.pad_id))
 
-    def _place(self, label: str) -> int:
+    def _place(self, label: str, number: int) -> int:
         if label not in self.labels:
-            raise InputError(f"label {label!r} is not one the model knows", choose(label, self.labels[:20]))
+            raise InputError(
+                f"example {number}: label {label[:40]!r} is not one the model knows", choose(label, self.labels[:20])
+            )
         return self.labels.index(label)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from regard.data.corpus import Split
+from regard.data.sources import JSON_NAMES
 from regard.data.splits import E, Splits, divided
 from regard.errors import ConfigError
 from regard.models.config import TransformerShape
@@ -49,10 +50,31 @@ def open_files(
 
 
 def window_of(recipe: Recipe) -> int:
-    """How many tokens are read at once."""
-    asked = None if recipe.data is None else recipe.data.window
+    """How many tokens are read at once; of a model that was loaded, all that it has positions for."""
     limit = recipe.model.longest if recipe.model.positions == "learnt" else WINDOW
-    return asked or min(WINDOW, limit)
+    if recipe.data is None:
+        return limit
+    return recipe.data.window or min(WINDOW, limit)
+
+
+def read_by_name(recipe: Recipe, paths: Sequence[Path]) -> Recipe:
+    """The recipe to read a user's own files by: where a name is clear, `format` goes by it.
+
+    A file named as the recipe's own are is read as these are.
+    """
+    table = recipe.data
+    if table is None or table.train is None or len(paths) != 1:
+        return recipe
+    own = table.train if isinstance(table.train, str) else table.train[0]
+    if _ending(paths[0].name) in ("", _ending(own)):
+        return recipe
+    return recipe.model_copy(update={"data": table.model_copy(update={"format": "auto"})})
+
+
+def _ending(name: str) -> str:
+    """The end of a name that says what a file holds; nothing where it does not."""
+    plain = name.lower().removesuffix(".gz")
+    return next((ending for ending in (*JSON_NAMES, ".tsv") if plain.endswith(ending)), "")
 
 
 def require_positions(shape: TransformerShape, places: int) -> None:

@@ -56,7 +56,7 @@ class Questions(Task[Splits[Question]]):
 
     def lesson(self, recipe: Recipe, data: Splits[Question], module: Transformer, tokenizer: Tokenizer) -> Lesson:
         """Windows of like length side by side."""
-        plan, how = recipe.training, _finding(recipe, tokenizer)
+        plan, how = recipe.training, _finding(recipe, module, tokenizer)
         if plan.label_smoothing:
             raise ConfigError(
                 f"[training] label_smoothing = {plan.label_smoothing} has no meaning for places in a text",
@@ -74,7 +74,8 @@ class Questions(Task[Splits[Question]]):
         if not question or not context.strip():
             missing = "question before" if not question else "passage after"
             raise InputError(
-                f"there is no {missing} the tab", "give a question, a tab, and the passage that answers it"
+                f"there is no {missing} the tab",
+                "give a question, a tab, and the passage that answers it; on the command line also --context PASSAGE",
             )
 
     def answers(
@@ -86,7 +87,7 @@ class Questions(Task[Splits[Question]]):
 
     @torch.no_grad()
     def _answer(self, model: Asked, asked: Question) -> Answer:
-        how = _finding(model.recipe, model.tokenizer)
+        how = _finding(model.recipe, model.module, model.tokenizer)
         device = next(model.module.parameters()).device
         found = []
         for rows in by_length(how.windows(asked), how, max(MEASURED, how.window)):
@@ -95,8 +96,9 @@ class Questions(Task[Splits[Question]]):
                 best_span(one, row) for one, row in zip(logits, rows, strict=True) if isinstance(row, SpanExample)
             ]
         best = max(found, key=lambda one: one.score)
-        text = asked.context[best.start : best.end]
-        return Answer(text, text, {"output": text, "score": best.score, "start": best.start, "end": best.end})
+        start, end = without_blanks(asked.context, best.start, best.end)
+        text = asked.context[start:end]
+        return Answer(text, text, {"output": text, "score": best.score, "start": start, "end": end})
 
     def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Question]:
         """The questions of one file."""
@@ -118,17 +120,33 @@ class Questions(Task[Splits[Question]]):
         }
 
 
-def _finding(recipe: Recipe, tokenizer: Tokenizer) -> SpanFinding:
+def _finding(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> SpanFinding:
+    kinds = max(tokenizer.framed([0], [0])[1]) + 1
+    if 0 < module.config.segments < kinds:
+        raise ConfigError(
+            f"[model] segments = {module.config.segments} cannot tell a question from its passage, which are {kinds}",
+            f"use model.segments={kinds}, or 0 to tell none apart",
+        )
     return SpanFinding(tokenizer, window=window_of(recipe))
+
+
+def without_blanks(text: str, start: int, end: int) -> tuple[int, int]:
+    """Where a span begins and ends without the blanks round it, which some tokenizers count to their tokens."""
+    span = text[start:end]
+    start += len(span) - len(span.lstrip())
+    return start, start + len(span.strip())
 
 
 def best_span(logits: Float[Tensor, "tokens 2"], row: SpanExample) -> Found:
     """The likeliest span of the passage that begins before it ends and is no longer than an answer may be.
 
-    Probabilities are of the whole row: a window that points at its first place, seeing no answer, says little.
+    Probabilities are of the whole row: a window that points at its first place, seeing no answer, says little. That is
+    all there is to say of a passage without tokens: nothing, at its beginning.
     """
     count = len(row.offsets)
     likely = logits[: len(row.source)].double().log_softmax(dim=0)
+    if not count:
+        return Found(0, 0, float(likely[0].sum()))
     here = likely[row.first : row.first + count]
     scores = here[:, 0, None] + here[None, :, 1]
     length = torch.arange(count, device=here.device)[None] - torch.arange(count, device=here.device)[:, None]
