@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.batching import IGNORED
-from regard.data.corruption import SENTINELS, SpanCorruption, parted, span_counts
+from regard.data.corruption import SpanCorruption, parted, span_counts
+from regard.data.sentinels import SENTINELS
 from regard.data.windows import Reading, Stretch
 from regard.errors import ConfigError
 from regard.text.characters import CharacterTokenizer

@@ -12,6 +12,7 @@ from asking_transformers import Theirs
 from tiny_folders import FOLDERS, write
 
 import regard
+from regard.decoding.strategies import Greedy
 from regard.interop.writing import write_folder
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -57,6 +58,42 @@ def agree(model: regard.Model, theirs: Theirs, task: str) -> None:
 def test_a_folder_does_what_it_is_for_as_transformers_does_it(folder):
     name, path = folder
     agree(regard.load(path), Theirs(path, FOLDERS[name].auto), FOLDERS[name].task)
+
+
+GAPS = ["The <extra_id_0> was built", "<extra_id_1>", "roses  <extra_id_0> by\n<extra_id_1>bank <extra_id_7> </s>"]
+
+
+@torch.no_grad()
+def test_a_t5_reads_the_gaps_of_a_text_as_transformers_does_and_fills_them(tmp_path):
+    path = write("t5", tmp_path / "theirs")
+    model, theirs = regard.load(path), Theirs(path, FOLDERS["t5"].auto)
+    model.save(tmp_path / "ours")
+    read = theirs.read([*GAPS[:2], "the roses"])
+    wanted = theirs.model.generate(**read, do_sample=False, max_new_tokens=11, use_cache=False)
+    for one in (model, regard.load(tmp_path / "ours")):
+        inputs = one.writer.prompt(one, [*GAPS[:2], "the roses"])
+        assert [row[real].tolist() for row, real in zip(inputs.source.ids, inputs.source.real, strict=True)] == [
+            row[real.bool()].tolist() for row, real in zip(read["input_ids"], read["attention_mask"], strict=True)
+        ]
+        found = one.writer.hypotheses(one, [*GAPS[:2], "the roses"], Greedy(), 11)
+        assert [theirs.upto(list(row.ids)) for row in found] == [theirs.upto(row[1:]) for row in wanted.tolist()]
+    first, _, plain = model.answers([*GAPS[:2], "the roses"], max_new_tokens=11)
+    gap = first.record["spans"].get("<extra_id_0>", "")
+    assert first.text == GAPS[0].replace("<extra_id_0>", gap.strip())
+    assert plain.text == model.run("the roses", max_new_tokens=11)
+
+
+def test_what_is_no_gap_of_a_t5_is_text(tmp_path):
+    """`<extra_id_7>` is not in this vocabulary, and nobody can spell `</s>`."""
+    model = regard.load(write("t5", tmp_path / "theirs"))
+    token = model.tokenizer
+    ids = model.writer.prompt(model, GAPS[2:]).source.rows()[0]
+    assert ids.count(token.eos_id) == 1
+    assert [one for one in ids if one in token.special_ids.values() and one != token.unk_id] == [
+        token.special_ids["<extra_id_0>"],
+        token.special_ids["<extra_id_1>"],
+        token.eos_id,
+    ]
 
 
 def test_a_model_saved_as_ours_answers_the_same(folder, tmp_path):

@@ -13,7 +13,9 @@ from asking_transformers import Theirs
 
 import regard
 from regard.data.batching import Inputs, Padded
-from regard.errors import ConfigError
+from regard.data.sentinels import SENTINELS
+from regard.decoding.strategies import Greedy
+from regard.errors import ConfigError, InputError
 from regard.interop.huggingface import fitting_family
 from regard.interop.writing import write_folder
 from regard.models.config import TransformerConfig
@@ -46,10 +48,12 @@ MADE = {
     "llama of words, tied": ("language", LLAMA | {"tied": True}, "bpe-words", "llama"),
     "bert masked": ("masked", BERT | MASKED | {"segments": 2}, "wordpiece", "bert"),
     "bert masked, without segments": ("masked", BERT | MASKED, "bpe", "bert"),
+    "bert masked, of words": ("masked", BERT | MASKED, "bpe-words", "bert"),
     "bert labels": ("classification", BERT | {"head": "labels"}, "wordpiece", "bert"),
     "bert spans": ("questions", BERT | {"head": "spans", "segments": 2}, "wordpiece-cased", "bert"),
     "t5 that translates": ("translation", T5, "bpe", "t5"),
     "t5 of spans": ("denoising", T5, "bpe", "t5"),
+    "t5 of spans of characters": ("denoising", T5, "characters", "t5"),
 }
 AUTO = {"tokens": "ForCausalLM", "masked": "ForMaskedLM", "labels": "ForSequenceClassification"}
 AUTO |= {"spans": "ForQuestionAnswering"}
@@ -125,6 +129,48 @@ def test_their_tokenizer_gives_the_ids_that_ours_reads(written):
     assert theirs.tokenizer.decode(ids) == model.tokenizer.decode(ids)
 
 
+HIDDEN = ["the {} by the bank", "{}", "the {}", "low  {} newer\n{} wider", "a\t \n{}bank{}  is", " {}", "wide {} "]
+
+
+def hidden(model: regard.Model) -> list[str]:
+    """Texts in which something is hidden, with blanks of many kinds beside it."""
+    names = SENTINELS if model.task == "denoising" else [model.tokenizer.token_text(model.tokenizer.mask_id)] * 2
+    return [text.format(*names) for text in HIDDEN]
+
+
+def test_their_tokenizer_reads_what_is_hidden_as_ours_does(written):
+    model, folder, theirs = written
+    if model.task == "denoising":
+        inputs = model.writer.prompt(model, hidden(model))
+        found = inputs.source.rows()
+        again = regard.load(folder)
+        assert again.writer.prompt(again, hidden(model)).source.rows() == found
+    elif model.task == "masked":
+        name = model.tokenizer.token_text(model.tokenizer.mask_id)
+        found = [model.tokenizer.framed(model.tokenizer.encode_marked(text, [name]))[0] for text in hidden(model)]
+    else:
+        return
+    assert theirs.tokenizer(hidden(model))["input_ids"] == found
+
+
+@torch.no_grad()
+def test_gaps_are_filled_with_the_ids_that_they_generate_and_after_a_round_trip_too(written):
+    model, folder, theirs = written
+    if model.task != "denoising":
+        return
+    again, texts = regard.load(folder), hidden(model)
+    wanted = theirs.model.generate(**theirs.read(texts), do_sample=False, max_new_tokens=11, use_cache=False)
+    for one in (model, again):
+        found = one.writer.hypotheses(one, texts, Greedy(), 11)
+        assert [list(row.ids) for row in found] == [
+            row[1 : row.index(end) + 1] if (end := model.tokenizer.eos_id) in row else row[1:]
+            for row in wanted.tolist()
+        ]
+    assert again.run(texts, max_new_tokens=11) == model.run(texts, max_new_tokens=11)
+    with pytest.raises(InputError, match="a text with gaps is filled at the end and cannot stream"):
+        again.run(texts[0], stream=True)
+
+
 @torch.no_grad()
 def test_their_logits_are_ours(written):
     model, _, theirs = written
@@ -161,7 +207,7 @@ def test_they_answer_what_we_answer(written):
         for text in (f"the {name} by the bank", f"{name}"):
             found = [list(one.values()) for one in model.run(text)]
             assert found == [pytest.approx(list(one.values()), abs=1e-5) for one in theirs.masked(text)]
-    elif model.task != "denoising":  # what fills a gap is shown otherwise than as a text; its logits are compared above
+    elif model.task != "denoising":  # compared above
         crossing = theirs.model.config.is_encoder_decoder
         asked = theirs.translation if crossing else theirs.language
         assert model.run(TEXTS, max_new_tokens=11) == asked(TEXTS, 11)
@@ -171,7 +217,7 @@ def test_what_was_written_is_loaded_again_and_says_the_same(written):
     model, folder, _ = written
     again = regard.load(folder)
     if model.task in ("denoising",) or (model.task, again.task) == ("translation", "language"):
-        return  # their files do not say what for, and texts go on by the frame of their tokenizer
+        return  # compared above; and their files do not say what for: texts go on by the frame of their tokenizer
     assert again.task == model.task
     name = model.tokenizer.token_text(model.tokenizer.mask_id) if model.task == "masked" else ""
     texts = {"masked": [f"the {name}"], "questions": ["what?\tthe roses by the bank"]}.get(model.task, TEXTS)
@@ -185,6 +231,22 @@ def test_what_was_written_is_loaded_again_and_says_the_same(written):
         ]
     else:
         assert found == wanted
+
+
+def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(LINES))
+    small = [f"data.folder={tmp_path}", "data.window=31", "tokenizer.size=400", "training.batch_tokens=256"]
+    small += ["model.layers=2", "model.width=24", "model.feedforward_width=41", "training.steps=2"]
+    model = regard.train("denoising", tmp_path / "run", changes=small)
+    assert write_folder(tmp_path / "theirs", model.module, model.tokenizer, model.recipe) == "t5"
+    theirs = Theirs(tmp_path / "theirs", "AutoModelForSeq2SeqLM")
+    inputs = model.writer.prompt(model, hidden(model))
+    answers = Padded.of([[model.tokenizer.bos_id, 9, 11]] * len(HIDDEN))
+    with torch.no_grad():
+        found = model.module(Inputs(answers, inputs.source))
+        wanted = theirs.model(**theirs.read(hidden(model)), decoder_input_ids=answers.ids).logits
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
 # What cannot be written

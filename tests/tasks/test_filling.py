@@ -10,12 +10,12 @@ import torch
 
 import regard
 from regard.data.batching import IGNORED, Inputs, Padded
-from regard.data.corruption import SENTINELS
+from regard.data.sentinels import SENTINELS
 from regard.data.splits import Document
 from regard.data.stream import Position
 from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
-from regard.tasks.denoising import spans_of
+from regard.tasks.gaps import spans_of
 from regard.tasks.recipe import Recipe
 
 TEXT = "the rose by the river bank .\n\nlow lower lowest and slower .\n\na bank of monitors is a bank .\n\n" * 4

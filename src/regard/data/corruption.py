@@ -16,14 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.data.sentinels import SENTINELS
 from regard.data.windows import Row, Stretch
 from regard.errors import ConfigError
 from regard.text.tokenizer import Tokenizer
 
 CUT = 0.15
 MEAN_SPAN = 3.0
-SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))
-"""What stands where a span was; T5 has as many."""
 
 
 @dataclass(frozen=True, eq=False)

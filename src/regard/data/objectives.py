@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.data.sentinels import with_gaps
 from regard.text.tokenizer import Tokenizer
 
 
@@ -35,12 +36,12 @@ class Objective(ABC):
     def encode(self, pairs: Sequence[Any]) -> list[Example]:
         """All pairs as ids, the two sides each in one call."""
         sources = self.sources([pair.source for pair in pairs])
-        targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
+        targets = with_gaps([pair.target for pair in pairs], self.tokenizer)
         return [Example(source, target) for source, target in zip(sources, targets, strict=True)]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of sources, the prefix before each."""
-        return self.tokenizer.encode_batch([self.prefix + text for text in texts])
+        return with_gaps([self.prefix + text for text in texts], self.tokenizer)
 
     @abstractmethod
     def cost(self, example: Example) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from tokenizers.processors import TemplateProcessing
 
+from regard.data.sentinels import SENTINELS
 from regard.files import write_json, write_text
 from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.manners import GENERATION, their_manners
@@ -84,6 +85,6 @@ def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> 
         marks = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]
         engine.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=marks)
     record = json.loads(engine.to_str())
-    for token in record["added_tokens"]:
-        token["lstrip"] = token["content"] == tokenizer.mask  # a blank before what is hidden is part of it
+    for token in record["added_tokens"]:  # blanks before what is hidden are part of it
+        token["lstrip"] = token["content"] in (tokenizer.mask, *SENTINELS)
     return json.dumps(record, indent=2, ensure_ascii=False)

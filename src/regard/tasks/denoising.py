@@ -1,25 +1,25 @@
 """Span corruption: an encoder–decoder that writes what is missing from a text (T5's pre-training)."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from regard.data.batching import Inputs, Padded
-from regard.data.corruption import SENTINELS, SpanCorruption
+from regard.data.corruption import SpanCorruption
+from regard.data.sentinels import GAP, SENTINELS
 from regard.data.splits import Document, Splits
 from regard.data.windows import in_order
+from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
 from regard.tasks.documents import OfDocuments
 from regard.tasks.files import window_of
+from regard.tasks.gaps import filled, refuse_stream
 from regard.tasks.language import MEASURED, measured
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import Answer, Asked
 from regard.tasks.writing import Writing
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
-
-GAP = re.compile("|".join(map(re.escape, SENTINELS)))
 
 
 class Denoising(OfDocuments, Writing[Splits[Document]]):
@@ -54,37 +54,16 @@ class Denoising(OfDocuments, Writing[Splits[Document]]):
         rows = [[*token.encode_marked(text, SENTINELS), token.eos_id] for text in texts]
         return Inputs(Padded.of([[token.bos_id]] * len(rows)), Padded.of(rows, fill=token.pad_id))
 
-    def answers(
-        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
-    ) -> list[Answer]:
-        """The texts with what the model wrote in their gaps."""
-        found = self.hypotheses(model, texts, strategy, max_new_tokens)
-        answers = []
-        for text, one in zip(texts, found, strict=True):
-            spans = {gap: span for gap, span in spans_of(one.ids, model.tokenizer).items() if gap in GAP.findall(text)}
-            output = GAP.sub(lambda gap, spans=spans: spans.get(gap.group(), "").strip(), text)  # type: ignore[misc]
-            answers.append(Answer(output, output, {"output": output, "spans": spans, "score": one.score}))
-        return answers
+    def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
+        """The text with what the model wrote in its gaps."""
+        return filled(text, found, model.tokenizer)
 
     def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
-        """Gaps are filled when all of them are written."""
-        raise InputError("a text with gaps is filled at the end and cannot stream", "leave --stream out")
+        """Refused: gaps are filled when all of them are written."""
+        refuse_stream()
 
     def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
         """Loss per token of what was cut out, in nats."""
         stream, reading = self.windows(model, examples)
         total, count = measured(TokenPrediction(model.module), in_order(stream, reading, MEASURED))
         return {"loss": total / max(count, 1)}
-
-
-def spans_of(ids: Sequence[int], tokenizer: Tokenizer) -> dict[str, str]:
-    """What stands after each sentinel, up to the next; ids before the first are nobody's."""
-    names = {tokenizer.special_ids[name]: name for name in SENTINELS if name in tokenizer.special_ids}
-    spans: dict[str, list[int]] = {}
-    now: list[int] = []
-    for token in ids:
-        if token in names:
-            now = spans.setdefault(names[token], [])
-        else:
-            now.append(token)
-    return {name: tokenizer.decode(span) for name, span in spans.items()}

@@ -9,15 +9,19 @@ from regard.data.batching import Inputs
 from regard.data.corpus import Corpus, Pair, Split, corpus
 from regard.data.objectives import Continuation, Objective, SourceToTarget
 from regard.data.packing import Packed
+from regard.data.sentinels import gaps
 from regard.data.sources import PairList, read_pairs
 from regard.data.splits import divided
 from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, FileError, InputError
 from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
+from regard.tasks.gaps import filled, refuse_stream
 from regard.tasks.recipe import DataTable, Recipe, Source
-from regard.tasks.task import EVERY_SPLIT, Asked, Lesson, held_out
+from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, held_out
 from regard.tasks.writing import Writing
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
@@ -57,6 +61,18 @@ class Translation(Writing[Corpus]):
     def prompt(self, model: Asked, texts: Sequence[str]) -> Inputs:
         """The sources, and where the decoder begins."""
         return objective(model.module.config, model.tokenizer, model.recipe.task.prefix).prompt(texts)
+
+    def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
+        """What the model wrote; where the text has gaps that the model knows, as T5 does, the text with them filled."""
+        if gaps(text, model.tokenizer):
+            return filled(text, found, model.tokenizer)
+        return super().answer(model, text, found)
+
+    def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
+        """Pieces of the answer as they are chosen; not of a text with gaps."""
+        if gaps(text, model.tokenizer):
+            refuse_stream()
+        return super().stream(model, text, strategy, max_new_tokens)
 
     def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Pair]:
         """Pairs of one file or of two."""

@@ -14,7 +14,7 @@ from regard.tasks.task import Answer, Asked, D, Task
 from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 64
-"""Texts decoded side by side."""
+"""Texts read or decoded side by side."""
 
 
 class Writing(Task[D]):
@@ -33,15 +33,13 @@ class Writing(Task[D]):
     ) -> list[Answer]:
         """What the model writes, its score and how many tokens it took."""
         found = self.hypotheses(model, texts, strategy, max_new_tokens)
-        ends = _limits(model, max_new_tokens)[0].ends
-        written = [one.ids[:-1] if one.ids[-1] in ends else one.ids for one in found]
-        outputs = [
-            text_after(model.tokenizer, self.before(model, text), ids) for text, ids in zip(texts, written, strict=True)
-        ]
-        return [
-            Answer(output, output, {"output": output, "score": one.score, "tokens": len(one.ids)})
-            for output, one in zip(outputs, found, strict=True)
-        ]
+        return [self.answer(model, text, one) for text, one in zip(texts, found, strict=True)]
+
+    def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
+        """What was found for a text, as the model says it."""
+        written = found.ids[:-1] if found.ids[-1] in _ends(model) else found.ids
+        output = text_after(model.tokenizer, self.before(model, text), written)
+        return Answer(output, output, {"output": output, "score": found.score, "tokens": len(found.ids)})
 
     def hypotheses(
         self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
@@ -87,8 +85,13 @@ def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> s
     return whole.removeprefix(start) if before and whole.startswith(start) else tokenizer.decode(ids)
 
 
+def _ends(model: Asked) -> tuple[int, ...]:
+    """The tokens that end an answer."""
+    return model.decoding.ends or (model.tokenizer.eos_id,)
+
+
 def _limits(model: Asked, max_new_tokens: int | None) -> tuple[Stop, Rules]:
     """When an answer ends, and what may stand in it."""
     limit = model.decoding.max_new_tokens if max_new_tokens is None else max_new_tokens
-    end, *also = model.decoding.ends or (model.tokenizer.eos_id,)
+    end, *also = _ends(model)
     return Stop(end, limit, tuple(also)), model.decoding.rules(model.module.config.vocabulary)

@@ -118,6 +118,18 @@ class ForeignTokenizer(Tokenizer):
         spellable = self._special_id.keys() & self._engine.get_vocab(with_added_tokens=False).keys()
         return deafened(self._engine, self._special_id) if spellable else self._engine
 
+    def encode_marked(self, text: str, names: Sequence[str]) -> list[int]:
+        """Ids of a text in which these special tokens are written by name; the file says whose blanks beside are."""
+        heard = tuple(name for name in names if name in self._special_id)
+        if heard not in self._hearing:
+            self._hearing[heard] = deafened(self._engine, [name for name in self._special_id if name not in heard])
+        return list(self._hearing[heard].encode(valid_text(text), add_special_tokens=False).ids)
+
+    @cached_property
+    def _hearing(self) -> dict[tuple[str, ...], Engine]:
+        """Engines in which texts spell some of the special tokens, by the names of these."""
+        return {}
+
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token of `encode(text)` sits in the text, in characters."""
         encoding = self._cutter.encode(valid_text(text), add_special_tokens=False)

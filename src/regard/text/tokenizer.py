@@ -179,11 +179,12 @@ class Tokenizer:
         return 3 if pair else 2
 
     def encode_marked(self, text: str, names: Sequence[str]) -> list[int]:
-        """Ids of a text in which these special tokens are written by name, a blank before a name being part of it."""
+        """Ids of a text in which these special tokens are written by name, blanks before a name being part of it."""
+        *begun, last = re.split(f"({'|'.join(map(re.escape, names))})", valid_text(text))
         ids: list[int] = []
-        for piece in re.split(f" ?({'|'.join(map(re.escape, names))})", text):
-            ids += [self._special(piece)] if piece in names else self.encode(piece) if piece else []
-        return ids
+        for before, name in zip(begun[::2], begun[1::2], strict=True):
+            ids += [*self.encode(before.rstrip()), self._special(name)]
+        return [*ids, *self.encode(last)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids, special tokens left out; bytes that end mid-character become `�`."""
