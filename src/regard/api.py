@@ -28,7 +28,7 @@ from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
-from regard.tasks.table import TASKS
+from regard.tasks.table import EXAMPLES, TASKS
 from regard.tasks.task import Answer, Task
 from regard.tasks.writing import Writing
 from regard.text.foreign import ForeignTokenizer
@@ -82,6 +82,8 @@ class Model:
 
         A translator and a language model give a text, a classifier its labels with their probabilities.
         """
+        if not isinstance(text, Sequence):
+            raise InputError(f"a text is a string, not {type(text).__name__}", "give a string, or a list of several")
         if stream:
             if not isinstance(text, str):
                 raise InputError(f"{len(text)} texts cannot share one stream", "stream one text at a time")
@@ -112,6 +114,14 @@ class Model:
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
         """The task's figures on these examples, such as pairs for a translator and documents for a language model."""
+        kind = EXAMPLES.get(self.task, tuple)
+        for one in examples:
+            if not isinstance(one, kind):
+                fields = ", ".join(kind._fields)
+                raise InputError(
+                    f"task {self.task!r} is measured on examples of {fields}, not on {type(one).__name__}",
+                    f"give {kind.__module__}.{kind.__name__}({fields}), or what `model.job.read` makes of a file",
+                )
         return self.job.evaluate(self, examples)
 
     def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":

@@ -1,6 +1,7 @@
 """`regard run` and `regard evaluate` for models that do something else than translate."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,64 @@ def test_a_passage_may_be_given_apart(call, trained):
     else:
         assert answer.code == 1
         assert f"--context has no effect on task '{task}'" in answer.err
+
+
+FORMS = {
+    "classification": {".tsv": "fine\t0\ndull\t1\n", ".jsonl": '{"text": "fine", "label": "0"}\n' * 2},
+    "language": {".json": '{"text": "fine"}\n' * 2},
+    "masked": {".jsonl": '{"text": "so fine and dull and great and poor"}\n' * 2},
+    "denoising": {".ndjson": '{"text": "so fine and dull and great and poor"}\n' * 2},
+}
+
+
+def test_a_file_is_read_as_its_name_says_unless_the_recipes_own_are_named_so(call, trained, tmp_path):
+    task, model, _ = trained
+    copied = tmp_path / "copied"
+    shutil.copytree(model, copied)
+    said = (model / "recipe.toml").read_text()
+    assert 'format = "auto"' in said
+    (copied / "recipe.toml").write_text(said.replace('format = "auto"', 'format = "text"'))
+    for ending, content in FORMS.get(task, {}).items():
+        (tmp_path / f"new{ending}").write_text(content)
+        answer = call("evaluate", copied, tmp_path / f"new{ending}", "--json")
+        assert (answer.code, answer.err) == (0, "")
+        assert json.loads(answer.out)["examples"] == 2
+        assert (
+            json.loads(answer.out)["metrics"]
+            == json.loads(call("evaluate", model, tmp_path / f"new{ending}", "--json").out)["metrics"]
+        )
+        same = said.replace('format = "auto"', 'format = "text"').replace('"data.txt"', f'"data{ending}"')
+        (copied / "recipe.toml").write_text(same)
+        other = call("evaluate", copied, tmp_path / f"new{ending}", "--json")
+        assert other.code == 1 or json.loads(other.out)["metrics"] != json.loads(answer.out)["metrics"]
+        (copied / "recipe.toml").write_text(said.replace('format = "auto"', 'format = "text"'))
+
+
+def test_an_unseen_label_is_named_with_its_file_and_its_place(call, trained, tmp_path):
+    task, model, _ = trained
+    if task == "classification":
+        (tmp_path / "new.txt").write_text("0 fine\n2 maybe\n")
+        answer = call("evaluate", model, tmp_path / "new.txt")
+        assert answer.err.startswith(f"regard: {tmp_path / 'new.txt'}: example 2: label '2' is not one the model knows")
+
+
+def test_a_model_without_data_of_its_own_asks_for_a_file(call, trained, tmp_path):
+    _, model, file = trained
+    shutil.copytree(model, tmp_path / "copied")
+    tables = (model / "recipe.toml").read_text().split("\n\n")
+    (tmp_path / "copied" / "recipe.toml").write_text("\n\n".join(one for one in tables if "[data]" not in one))
+    answer = call("evaluate", tmp_path / "copied")
+    assert (answer.code, answer.out) == (1, "")
+    assert "copied has no data of its own; give a file of examples" in answer.err
+    assert call("evaluate", tmp_path / "copied", file).code == 0
+
+
+def test_a_question_alone_is_told_of_both_ways_to_give_a_passage(call, trained):
+    task, model, _ = trained
+    if task == "questions":
+        err = call("run", model, "what is it?").err
+        assert "a tab" in err
+        assert "--context PASSAGE" in err
 
 
 def test_two_files_where_one_is_measured_are_refused(call, trained):

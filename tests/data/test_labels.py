@@ -67,5 +67,10 @@ def test_a_text_longer_than_the_window_is_read_as_far_as_it_fits():
 
 
 def test_a_label_the_model_does_not_know_is_named():
-    with pytest.raises(InputError, match="label 'god' is not one the model knows; did you mean 'good'"):
-        HOW.encode([Pair("fine", "god")])
+    with pytest.raises(InputError, match="example 2: label 'god' is not one the model knows; did you mean 'good'"):
+        HOW.encode([PAIRS[0], Pair("fine", "god")])
+
+
+def test_a_window_with_no_room_for_a_text_is_refused():
+    with pytest.raises(ConfigError, match="a window of 2 tokens has no room for a text between its 2 marks; raise"):
+        Labelling(TOKENIZER, labels=("bad", "good"), window=2).encode(PAIRS)

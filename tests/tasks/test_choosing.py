@@ -1,6 +1,7 @@
 """Models that choose: labels with probabilities, and the part of a passage that answers a question."""
 
 import gzip
+import inspect
 import json
 import math
 from dataclasses import replace
@@ -167,6 +168,25 @@ def test_bad_questions_are_answered_in_one_sentence(classifier, finder):
     for model in (classifier, finder):
         with pytest.raises(InputError, match="to measure on"):
             model.evaluate([])
+
+
+def test_what_is_no_text_and_no_example_is_refused_in_one_sentence(classifier, finder):
+    with pytest.raises(InputError, match="a text is a string, not int; give a string"):
+        inspect.unwrap(type(classifier).run)(classifier, 3)  # past the tests' own type checker
+    with pytest.raises(
+        InputError, match="'classification' is measured on examples of source, target, not on str; give"
+    ):
+        classifier.evaluate(["x"])
+    with pytest.raises(
+        InputError, match="'questions' is measured on examples of question, context, answers, not on Pa"
+    ):
+        finder.evaluate(REVIEWS)
+
+
+def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(folder, tmp_path):
+    (folder / "unseen.tsv").write_text("so fine\tgood\nso so\tfair\n")
+    with pytest.raises(InputError, match=r"unseen\.tsv: example 2: label 'fair' is not one the model knows"):
+        regard.train(recipe(folder, "classification", data={"valid": "unseen.tsv"}), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.errors import InputError
+
 if TYPE_CHECKING:
     from regard.data.corpus import Split
 
@@ -29,20 +31,26 @@ def evaluate(
     """
     from regard import api
     from regard.metrics.text import signature
+    from regard.tasks.files import read_by_name
     from regard.tasks.task import held_out
 
     loaded = api.load(model)
     job, recipe = loaded.job, loaded.recipe
     if data:
-        found = job.read(data, recipe)[:examples]
+        found = job.read(data, read_by_name(recipe, data))[:examples]
         name = " and ".join(map(str, data))
+    elif recipe.data is None:
+        raise InputError(f"{model} has no data of its own", "give a file of examples")
     else:
-        table = recipe.given
+        table = recipe.data
         split: "Split" = "valid" if table.test is None and table.split is not None else "test"
         found = held_out(job.open(recipe, [split]), split, examples or (1000 if table.corpus else None))
         files = (table.test if split == "test" else table.train) or ()
         name = f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"
-    metrics = loaded.evaluate(found)
+    try:
+        metrics = loaded.evaluate(found)
+    except InputError as error:
+        raise InputError(f"{name}: {error.problem}", error.remedy) from error
     if as_json:
         record = {"task": loaded.task, "data": name, "examples": len(found), "metrics": metrics}
         typer.echo(json.dumps(record, ensure_ascii=False))

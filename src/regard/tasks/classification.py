@@ -18,11 +18,9 @@ from regard.tasks.files import open_files, require_positions, window_of
 from regard.tasks.language import MEASURED, measured
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, Task, refuse_decoding
+from regard.tasks.writing import TOGETHER
 from regard.text.tokenizer import Tokenizer
 from regard.training.label_prediction import LabelPrediction
-
-TOGETHER = 64
-"""Texts read side by side."""
 
 
 class Classification(Task[Splits[Pair]]):
@@ -50,7 +48,12 @@ class Classification(Task[Splits[Pair]]):
         require_positions(module.config, how.window)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
-        valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]
+        try:
+            encoded = how.encode(data.valid)
+        except InputError as error:
+            held = recipe.given.valid or f"what is held out of {recipe.given.train}"
+            raise InputError(f"{held}: {error.problem}", "train on examples of every label") from error
+        valid = [how.batch(rows) for rows in by_length(encoded, how, plan.batch_tokens)]
         return Lesson(LabelPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
 
     @torch.no_grad()

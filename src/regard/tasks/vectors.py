@@ -21,10 +21,9 @@ from regard.errors import ConfigError
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, Task, refuse_decoding
+from regard.tasks.writing import TOGETHER
 from regard.text.tokenizer import Tokenizer
 
-TOGETHER = 64
-"""Texts read side by side."""
 SHOWN = 8
 """Numbers of a vector that people are shown."""
 
