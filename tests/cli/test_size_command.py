@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from small_model import RECIPE
 
+import regard
 from regard.interop.huggingface import write_model
 from regard.models.checkpoint import load_model
 from regard.models.config import TransformerConfig
 from regard.models.families import FAMILIES
 from regard.models.size import size_of
 from regard.models.transformer import Transformer
+from regard.tasks.recipe import Recipe
 
 
 def asked(call, *arguments: object) -> dict:
@@ -63,6 +65,24 @@ def test_a_folder_and_the_recipe_it_came_from(call, model):
     assert asked(call, model)["parameters"]["total"] == total
     assert asked(call, model / "recipe.toml")["parameters"]["total"] == total
     assert asked(call, RECIPE)["parameters"]["total"] > total
+
+
+def test_a_recipe_gives_its_window_and_of_the_vocabulary_what_can_be_known_before_it_is_learnt(call, tmp_path):
+    record = asked(call, "gpt-shakespeare")
+    assert (record["context"], record["vocabulary_at_most"]) == (256, 512)
+    assert "vocabulary at most 512, texts of 256 tokens" in call("size", "gpt-shakespeare").out
+    assert asked(call, "gpt-shakespeare", "--context", 31)["context"] == 31
+    assert asked(call, "sst")["context"] == 64
+    assert asked(call, "dates")["context"] == 512, "pairs are read whole"
+    (tmp_path / "text.txt").write_text("to be or not to be\n" * 31)
+    data = {"train": "text.txt", "valid": "text.txt", "folder": str(tmp_path), "window": 13, "format": "whole"}
+    shape = {"architecture": "decoder", "width": 12, "heads": 2, "layers": 1}
+    values = {"task": "language", "data": data, "tokenizer": {"kind": "characters"}, "model": shape}
+    plan = Recipe.model_validate(values | {"training": {"steps": 1, "batch_tokens": 64, "warmup": 1}})
+    regard.train(plan, tmp_path / "run")
+    record = asked(call, tmp_path / "run")
+    assert (record["context"], record["vocabulary"]) == (13, len(set("to be or not to be\n")) + 4)
+    assert f"vocabulary {record['vocabulary']}, texts of 13 tokens" in call("size", tmp_path / "run").out
 
 
 def test_a_folder_of_another_library(call, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from regard.files import read_json
 if TYPE_CHECKING:
     from regard.models.config import TransformerConfig
     from regard.models.size import Memory, Size
+    from regard.tasks.recipe import Recipe
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -42,21 +44,34 @@ def size(
         else:
             typer.echo("\n".join(_overview(sizes)))
         return
-    found = size_of(_config(what), context)
+    asked = _asked(what)
+    found = size_of(asked.config, context or asked.window)
     if as_json:
-        typer.echo(json.dumps({"name": what, **_record(found)}, ensure_ascii=False))
+        vocabulary = {"vocabulary_at_most" if asked.at_most else "vocabulary": asked.config.vocabulary}
+        typer.echo(json.dumps({"name": what, **vocabulary, **_record(found)}, ensure_ascii=False))
     else:
-        typer.echo("\n".join(_page(what, found)))
+        typer.echo("\n".join(_page(what, found, at_most=asked.at_most)))
 
 
-def _config(what: str) -> "TransformerConfig":
+@dataclass(frozen=True)
+class Asked:
+    """A model, and what is known of the texts it is for."""
+
+    config: "TransformerConfig"
+    window: int | None = None
+    """Tokens read at once, where a recipe says."""
+    at_most: bool = False
+    """Whether the vocabulary may be smaller: a tokenizer that is not learnt yet has no more than its recipe says."""
+
+
+def _asked(what: str) -> Asked:
     """The model that a name, a folder or a file describes."""
     from regard.models.families import FAMILIES
 
     known = {_plain(name): (family, name) for family in FAMILIES.values() for name in family.sizes}
     if _plain(what) in known:
         family, name = known[_plain(what)]
-        return family.config(name)
+        return Asked(family.config(name))
     path = Path(what)
     try:
         folder, file = path.is_dir(), path.is_file()
@@ -67,7 +82,7 @@ def _config(what: str) -> "TransformerConfig":
     if file and path.suffix == ".bin":
         from regard.interop.llama2c import read_llama2c
 
-        return read_llama2c(path)[0]
+        return Asked(read_llama2c(path)[0])
     return _of_recipe(what, [name for _, name in known.values()] + list(FAMILIES))
 
 
@@ -76,23 +91,26 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _of_folder(folder: Path) -> "TransformerConfig":
+def _of_folder(folder: Path) -> Asked:
     """From config.json; of the weights only the names are read."""
     from regard.interop.huggingface import is_foreign, read_config
     from regard.interop.tensors import opened
     from regard.models.checkpoint import CONFIG
     from regard.models.config import TransformerConfig
+    from regard.tasks.recipe import read_recipe
 
     values = read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
     if not is_foreign(folder):
-        return TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
+        config = TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
+        recipe = folder / "recipe.toml"
+        return Asked(config, _window(read_recipe(str(recipe))) if recipe.is_file() else None)
     if not any(folder.glob("*.safetensors")):
-        return read_config(folder)
+        return Asked(read_config(folder))
     with opened(folder) as tensors:
-        return read_config(folder, tensors.places)
+        return Asked(read_config(folder, tensors.places))
 
 
-def _of_recipe(name: str, sizes: list[str]) -> "TransformerConfig":
+def _of_recipe(name: str, sizes: list[str]) -> Asked:
     from regard.models.config import TransformerConfig
     from regard.tasks.recipe import read_recipe, shipped
 
@@ -100,7 +118,16 @@ def _of_recipe(name: str, sizes: list[str]) -> "TransformerConfig":
         raise InputError(f"{name!r} is no family, size, recipe or model folder", choose(name, [*sizes, *shipped()]))
     recipe = read_recipe(name)
     labels = ("0", "1") if recipe.model.head == "labels" else ()  # how many there are is in the data
-    return TransformerConfig(**recipe.model.shape, vocabulary=recipe.tokenizer.size, labels=labels)
+    config = TransformerConfig(**recipe.model.shape, vocabulary=recipe.tokenizer.size, labels=labels)
+    return Asked(config, _window(recipe), at_most=True)
+
+
+def _window(recipe: "Recipe") -> int | None:
+    """Tokens the task reads at once; None where that is up to the texts."""
+    from regard.tasks.files import window_of
+    from regard.tasks.recipe import MEANT_FOR
+
+    return window_of(recipe) if recipe.data is not None and recipe.task.name in MEANT_FOR["data.window"] else None
 
 
 def _record(size: "Size") -> dict[str, Any]:
@@ -124,7 +151,7 @@ def _overview(sizes: "dict[str, Size]") -> list[str]:
     return _aligned(rows)
 
 
-def _page(name: str, size: "Size") -> list[str]:
+def _page(name: str, size: "Size", *, at_most: bool) -> list[str]:
     """Everything about one model."""
     config, counts = size.config, size.parameters
     heads = f"{config.heads} heads" if not config.key_value_heads else f"{config.heads}/{config.key_value_heads} heads"
@@ -144,7 +171,8 @@ def _page(name: str, size: "Size") -> list[str]:
     rows += [_memory("  together", size.state), _memory("  activations, a token", size.activations)]
     rows += [("", "", ""), ("work", "forward", "training")]
     rows.append(("  FLOPs, a token", _operations(size.work.forward), _operations(size.work.training)))
-    head = f"{name}: {shape}, vocabulary {config.vocabulary:,}, texts of {size.context:,} tokens"
+    vocabulary = f"vocabulary {'at most ' if at_most else ''}{config.vocabulary:,}"
+    head = f"{name}: {shape}, {vocabulary}, texts of {size.context:,} tokens"
     return [head, "", *_aligned(rows), "", *_formulas(size)]
 
 
