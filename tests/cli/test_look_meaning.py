@@ -1,5 +1,7 @@
 """`regard look MODEL SENTENCE SENTENCE --meaning WORD`: tables, a figure, and one sentence on what cannot be."""
 
+import json
+
 import pytest
 
 SENTENCES = ("de: 3 mars 2011", "fr: 17 mars 1999", "it: 5 mars 2003")
@@ -12,6 +14,21 @@ def test_a_words_meaning_is_printed_and_drawn(call, model, tmp_path):
     assert "embedding  1.000  1.000  1.000" in answer.out
     assert "m.svg shows how the layers move 'mars' apart" in answer.out
     assert "1999" in (tmp_path / "m.svg").read_text(encoding="utf-8")
+
+
+def test_a_words_meaning_is_one_object_whose_parts_make_up_the_change(call, model):
+    answer = call("look", model, *SENTENCES, "--meaning", "mars", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    record = json.loads(answer.out)
+    assert (record["word"], record["file"], record["causal"]) == ("mars", "meaning.png", False)
+    assert [pair["sentences"] for pair in record["pairs"]] == [[1, 2], [1, 3], [2, 3]]
+    assert all(len(pair["cosines"]) == len(record["layers"]) for pair in record["pairs"])
+    assert all(pair["cosines"][0] == pytest.approx(1) for pair in record["pairs"])
+    for one, sentence in zip(record["sentences"], SENTENCES, strict=True):
+        assert one["sentence"] == sentence
+        assert "mars" in one["words"][one["itself"]]
+        for layer in one["moved"]:
+            assert sum(layer["words"]) + layer["bias"] + layer["rest"] == pytest.approx(layer["change"], rel=1e-4)
 
 
 def test_the_figure_has_a_name_of_its_own(call, model, tmp_path):

@@ -1,7 +1,8 @@
 """`regard look`: what the model attends to, as a picture, a page, or numbers."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +31,9 @@ def look(
     word: Annotated[
         str | None, typer.Option(help="A word of the text: where it looks, in every layer and head.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The numbers of --word, --meaning or --steps as one JSON object.")
+    ] = False,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 
@@ -40,19 +44,17 @@ def look(
     `regard look MODEL "The cup did not fit in the bag because it was too big." --word it`.
     """
     if meaning is not None or word is not None:
-        mode = "--meaning" if meaning is not None else "--word"
         options = {"--target": target, "--layer": layer, "--head": head, "--row": row}
-        options["--word"] = word if meaning is not None else None
-        given = [name for name, value in options.items() if value is not None]
-        given += [name for name, on in (("--words", words), ("--steps", steps)) if on]
-        if given:
-            raise InputError(f"{given[0]} has no effect with {mode}, which shows every layer", "leave it out")
+        options |= {"--word": word if meaning is not None else None, "--words": words or None, "--steps": steps or None}
+        _refuse_given(options, "--meaning" if meaning is not None else "--word")
+    elif as_json and not steps:
+        raise InputError("--json has no effect on a picture alone", "add --word, --meaning or --steps")
     if meaning is not None:
-        _show_meaning(model, text, meaning, to or Path("meaning.png"))
+        _show_meaning(model, text, meaning, to or Path("meaning.png"), as_json)
     elif len(text) > 1:
         raise InputError(f"{len(text)} texts cannot be looked at together", "give one, or name a word with --meaning")
     elif word is not None:
-        _show_gaze(model, text[0], word, to or Path("gaze.png"))
+        _show_gaze(model, text[0], word, to or Path("gaze.png"), as_json)
     else:
         _show_attention(
             model,
@@ -64,15 +66,29 @@ def look(
             words=words,
             steps=steps,
             row=row,
+            as_json=as_json,
         )
 
 
-def _show_meaning(model: Path, sentences: list[str], word: str, to: Path) -> None:
+def _refuse_given(options: dict[str, Any], mode: str) -> None:
+    """No option is without effect."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(f"{given[0]} has no effect with {mode}, which shows every layer", "leave it out")
+
+
+def _tell(record: dict[str, Any], to: Path) -> None:
+    """Print a record and where the figure is."""
+    typer.echo(json.dumps({**record, "file": str(to)}, ensure_ascii=False))
+
+
+def _show_meaning(model: Path, sentences: list[str], word: str, to: Path, as_json: bool) -> None:
     """A word in several sentences: tables in the terminal, a figure in the file."""
     from regard import api
     from regard.inspection.meaning import word_in_sentences
     from regard.views.meaning import draw_meaning, meaning_text
     from regard.views.page import check_format, save_figure
+    from regard.views.records import meaning_record
 
     check_format(to)
     loaded = api.load(model)
@@ -80,16 +96,20 @@ def _show_meaning(model: Path, sentences: list[str], word: str, to: Path) -> Non
         loaded.check(sentence)
     found = word_in_sentences(loaded.module, loaded.tokenizer, sentences, word)
     save_figure(draw_meaning(found), to)
+    if as_json:
+        _tell(meaning_record(found), to)
+        return
     typer.echo(meaning_text(found))
     typer.echo(f"{to} shows how the layers move {word!r} apart, and what moved it")
 
 
-def _show_gaze(model: Path, text: str, word: str, to: Path) -> None:
+def _show_gaze(model: Path, text: str, word: str, to: Path, as_json: bool) -> None:
     """Where a word looks: a table in the terminal, a figure in the file."""
     from regard import api
     from regard.views.gaze import draw_gaze, gaze, gaze_text
     from regard.views.look import require_one
     from regard.views.page import check_format, save_figure
+    from regard.views.records import gaze_record
 
     check_format(to)
     loaded = api.load(model)
@@ -97,6 +117,9 @@ def _show_gaze(model: Path, text: str, word: str, to: Path) -> None:
     require_one(seen)
     found = gaze(seen, loaded.tokenizer, word)
     save_figure(draw_gaze(found), to)
+    if as_json:
+        _tell(gaze_record(found), to)
+        return
     typer.echo(gaze_text(found))
     typer.echo(f"{to} shows where {word!r} looks in every layer and head")
 
@@ -112,10 +135,12 @@ def _show_attention(
     words: bool,
     steps: bool,
     row: int | None,
+    as_json: bool,
 ) -> None:
     from regard import api
     from regard.views.look import check_name, draw_seen, save_steps, steps_seen
     from regard.views.page import check_format
+    from regard.views.records import steps_record
     from regard.views.steps import steps_text
 
     if row is not None and not steps:
@@ -128,6 +153,9 @@ def _show_attention(
     if steps:
         record = steps_seen(seen, loaded.tokenizer, layer=layer, head=head or 0, row=row or 0)
         save_steps(record, to)
+        if as_json:
+            _tell(steps_record(record), to)
+            return
         typer.echo(steps_text(record))
         typer.echo(f"{to} shows the four steps of {record.token!r} in {record.title}")
         return
