@@ -59,18 +59,19 @@ def test_losses_of_parts_add_up_to_the_loss_of_the_whole():
     assert sum(part.count for part in parts) == whole.count
 
 
-def test_the_gradient_is_that_of_small_differences():
-    trainable = model()
-    trainable.loss(batch()).sum.backward()
-    small = 1e-6
-    for which, gradient in enumerate((trainable.module.read.grad, trainable.module.asked.grad)):
+@pytest.mark.parametrize("row", range(len(READ)))
+def test_the_gradient_is_that_of_small_differences_and_every_input_takes_that_of_their_mean_whole(row):
+    trainable, rows, small = model(), slice(row, row + 1), 1e-6
+    trainable.loss(batch(rows)).sum.backward()
+    gradients = trainable.module.read.grad, trainable.module.asked.grad
+    for which, (gradient, times) in enumerate(zip(gradients, (len(READ[row]), 1), strict=True)):
         for place in np.ndindex(*gradient.shape):
             values = []
             for sign in (1, -1):
                 changed = [table.copy() for table in tables(trainable)]
                 changed[which][place] += sign * small
-                values.append(by_formula(*changed))
-            assert float(gradient[place]) == pytest.approx((values[0] - values[1]) / (2 * small), abs=1e-7)
+                values.append(by_formula(*changed, rows))
+            assert float(gradient[place]) == pytest.approx(times * (values[0] - values[1]) / (2 * small), abs=1e-7)
 
 
 def test_it_is_trainable_by_the_loop():

@@ -116,6 +116,7 @@ def gensim(text: Path, plan: Word2VecPlan) -> tuple[Vectors, int, float]:
         window=plan.window,
         min_count=plan.min_count,
         sg=int(plan.kind == "skip-gram"),
+        alpha=plan.first_rate,
         negative=plan.drawn,
         sample=plan.sample,
         workers=THREADS,

@@ -5,8 +5,10 @@
 
 Predicting is answering yes-or-no questions: in negative sampling "is it this word?" for the word itself and for a few
 drawn from the noise; in hierarchical softmax "left or right?" at every fork on the way to the word in a Huffman tree.
-Either way the loss is Σ −log σ(±u·v), and one module serves all four. This is the plain form, and the oracle of the
-fast one (`word2vec_kernel.py`); which questions are asked is drawn there.
+Either way the loss is Σ −log σ(±u·v), and one module serves all four. The words of a mean take the step of the mean
+whole, where the gradient would give each its share of it: so do word2vec and gensim, and rates mean the same in all
+three. This is the plain form, and the oracle of the fast one (`word2vec_kernel.py`); which questions are asked is drawn
+there.
 """
 
 from typing import Literal
@@ -23,7 +25,7 @@ from regard.errors import ConfigError
 Kind = Literal["skip-gram", "cbow"]
 Objective = Literal["negative-sampling", "hierarchical-softmax"]
 RATES: dict[Kind, float] = {"skip-gram": 0.025, "cbow": 0.075}
-"""A mean passes each of its words only a part of the step, so CBOW needs a larger one (İrsoy et al. 2021)."""
+"""A mean takes one step where its words, each alone, would take one each, so CBOW needs a larger one."""
 
 
 class Word2VecPlan(Config):
@@ -74,8 +76,8 @@ class Word2Vec(nn.Module):
         questions: Int[Tensor, "rows questions"],
     ) -> Float[Tensor, "rows questions"]:
         """`u·v` of the mean v of each row's real inputs with each of its questions u."""
-        shares = real.to(self.read.dtype) / real.sum(dim=1, keepdim=True)
-        mean = (F.embedding(inputs, self.read) * shares[..., None]).sum(dim=1)
+        total = (F.embedding(inputs, self.read) * real[..., None]).sum(dim=1)
+        mean = (total / real.sum(dim=1, keepdim=True)).detach() + (total - total.detach())  # the gradient of a sum
         return torch.einsum("rw,rqw->rq", mean, F.embedding(questions, self.asked))
 
 

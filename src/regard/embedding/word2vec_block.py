@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt32
+from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt8, UInt32, UInt64
 
 LANES = 16
 """Numbers of a row that are worked on at once."""
@@ -18,9 +18,20 @@ class Tables(NamedTuple):
     asked: Float32[np.ndarray, "questions width"]
 
 
+class Handed(NamedTuple):
+    """Steps that threads hand to the owners of rows, in the words' order: addresses, and how many times a step."""
+
+    rows: Int64[np.ndarray, "askers owners room"]
+    steps: Int64[np.ndarray, "askers owners room"]
+    times: Float32[np.ndarray, "askers owners room"]
+    counts: Int64[np.ndarray, "askers more"]
+
+
 class Block(NamedTuple):
     """What is known of each centre word of a block: what is read, what is asked, and the steps that follow."""
 
+    chances: UInt64[np.ndarray, "centres"]
+    """What is drawn for a centre word depends on this."""
     inputs: Int32[np.ndarray, "centres inputs"]
     input_counts: Int32[np.ndarray, "centres"]
     questions: Int32[np.ndarray, "centres questions"]
@@ -34,6 +45,9 @@ class Block(NamedTuple):
     shares: Float32[np.ndarray, "centres"]
     """Of each input in their mean (CBOW)."""
     losses: Float64[np.ndarray, "centres"]
+    """The loss is this and the logarithm of …"""
+    factors: Float64[np.ndarray, "centres"]
+    handed: Handed
 
 
 class Draws(NamedTuple):
@@ -45,10 +59,8 @@ class Draws(NamedTuple):
     negatives: int
     keep: UInt32[np.ndarray, "words"]
     """How likely each word is to be kept, of 2³² − 1."""
-    stay: UInt32[np.ndarray, "words"]
-    """Walker's alias method: how likely a column of the noise is its own word, of 2³² − 1 …"""
-    other: Int32[np.ndarray, "words"]
-    """… and which word it is otherwise."""
+    noise: UInt32[np.ndarray, "words 2"]
+    """Walker's alias method: how likely a column is its own word, of 2³² − 1, and which word it is otherwise."""
     starts: Int64[np.ndarray, "ends"]
     """Ways to words in a Huffman tree (`huffman.py`); empty for negative sampling."""
     nodes: Int32[np.ndarray, "steps"]
@@ -59,7 +71,10 @@ class Text(NamedTuple):
     """The words of a chunk that are kept this time."""
 
     kept: Int32[np.ndarray, "words"]
-    lines: Int32[np.ndarray, "words"]
+    before: UInt8[np.ndarray, "words"]
+    """How many words of its line are before each, up to a window of them …"""
+    behind: UInt8[np.ndarray, "words"]
+    """… and how many are behind it."""
     places: Int64[np.ndarray, "words"]
     """Where they stand among all words of the chunk."""
     order: Int32[np.ndarray, "words"]
@@ -85,3 +100,10 @@ def zero_rows(*shape: int) -> Float32[np.ndarray, "..."]:
     room = np.zeros(size + LANES, np.float32)
     begin = -room.ctypes.data % (4 * LANES) // 4
     return room[begin : begin + size].reshape(*others, padded)[..., :width]
+
+
+def room_to_hand(parts: int, steps: int) -> Handed:
+    """Room for so many steps of every thread, whoever takes them."""
+    shape = parts, parts, steps
+    counts = np.zeros((parts, parts + 16), np.int64)  # those of two threads are far apart
+    return Handed(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.float32), counts)

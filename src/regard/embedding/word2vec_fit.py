@@ -12,7 +12,7 @@ from jaxtyping import Float32, Float64, Int32, UInt32
 from regard.embedding.huffman import Paths, huffman_paths
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec import RATES, Word2VecPlan
-from regard.embedding.word2vec_block import EIGHT, Block, Draws, Schedule, Tables, zero_rows
+from regard.embedding.word2vec_block import EIGHT, Block, Draws, Schedule, Tables, room_to_hand, zero_rows
 from regard.embedding.word2vec_corpus import EncodedCorpus
 from regard.errors import ConfigError, InputError
 
@@ -108,14 +108,14 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
         plan.window,
         plan.drawn,
         (keep * ALL).astype(np.uint32),
-        stay,
-        other,
+        np.stack((stay, other.astype(np.uint32)), axis=1),
         *paths,
     )
     inputs, reads = 2 * plan.window, 1 if plan.kind == "cbow" else 2 * plan.window
     asks = 1 if plan.kind == "cbow" else questions
     room = -(-questions // EIGHT) * EIGHT
     block = Block(
+        np.zeros(size, np.uint64),
         np.zeros((size, inputs), np.int32),
         np.zeros(size, np.int32),
         np.zeros((size, questions), np.int32),
@@ -126,6 +126,8 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
         zero_rows(size, asks, plan.width),
         np.zeros(size, np.float32),
         np.zeros(size, np.float64),
+        np.ones(size, np.float64),
+        room_to_hand(draws.parts, -(-size // draws.parts) * (inputs + questions)),
     )
     return draws, Tables(read, asked), block
 

@@ -19,24 +19,25 @@ import numba
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from regard.embedding.word2vec_block import EIGHT, Block, Draws, Schedule, Tables, Text
+from regard.embedding.word2vec_block import EIGHT, Block, Draws, Handed, Schedule, Tables, Text
 from regard.embedding.word2vec_rows import add, answer_eight, dots, fetch, mix
 from regard.embedding.word2vec_threads import Meeting, meet, new_meeting, share_out
 
+SOON = 6
+"""Rows that are on their way while one is added to."""
 AHEAD = 4
 """Centre words whose rows are on their way while one is at work."""
 PLACES = 16
 """Of the text at which a block reads."""
 LOST = np.float32(-math.inf)
 """The score of a question that is not asked: its answer is no, and there is no loss."""
-LARGE = 1e200
+LARGE = 1e100
 """A product of this size makes room for more by its logarithm."""
-ROUNDING = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised; what is not a number stays so
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a kernel."""
-    part: Callable[..., Any] = numba.njit(function, fastmath=ROUNDING, cache=True, nogil=True)
+    part: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
     return part
 
 
@@ -52,21 +53,24 @@ def scramble(number: int) -> int:
 
 @compiled
 @no_type_check
-def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[Any, Any, Any]:
-    """The words that are kept this time, the line and the place of each; `first` numbers the chunk's first place."""
-    kept, lines = np.empty(words.size, np.int32), np.empty(words.size, np.int32)
-    places = np.empty(words.size, np.int64)
-    count = line = 0
-    for place in range(words.size):
-        word = words[place]
-        if word < 0:
-            line += 1
+def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[Any, Any, Any, Any]:
+    """The first four of a `Text`: the words that are kept this time, with what is around them and where they stood.
+
+    `first` numbers the chunk's first place. Behind the last word a window's width of others may be read.
+    """
+    kept, places = np.empty(words.size + draws.window, np.int32), np.empty(words.size + 1, np.int64)
+    before, behind = np.empty(words.size + 1, np.uint8), np.empty(words.size + 1, np.uint8)
+    count = begin = 0
+    for place in range(words.size + 1):
+        if place == words.size or words[place] < 0:
+            for at in range(begin, count):
+                behind[at] = min(count - 1 - at, draws.window)
+            begin = count
             continue
         number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + place))))
-        if np.uint32(number >> np.uint64(32)) <= draws.keep[word]:
-            kept[count], lines[count], places[count] = word, line, place
-            count += 1
-    return kept[:count], lines[:count], places[:count]
+        kept[count], places[count], before[count] = words[place], place, min(count - begin, draws.window)
+        count += np.uint32(number >> np.uint64(32)) <= draws.keep[words[place]]
+    return kept[:count], before[:count], behind[:count], places[:count]
 
 
 @compiled
@@ -88,37 +92,52 @@ def spread(count: int, size: int) -> Int32[np.ndarray, "places"]:
 
 @compiled
 @no_type_check
-def draw(centre: int, at: int, text: Text, draws: Draws, block: Block) -> None:
-    """The window and the questions of the word `at` in the text."""
-    kept, lines = text.kept, text.lines
-    number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + text.places[at]) + 1)))
-    reach = 1 + np.int64((number >> np.uint64(32)) % np.uint64(draws.window))
-    count = 0
-    for near in range(max(0, at - reach), min(kept.size, at + reach + 1)):
-        if near != at and lines[near] == lines[at]:
-            block.inputs[centre, count] = kept[near]
-            count += 1
-    block.input_counts[centre] = count
-    word, asked = kept[at], 0
-    if draws.starts.size:
+def draw_windows(
+    begin: int, end: int, words: Int32[np.ndarray, "centres"], text: Text, draws: Draws, block: Block
+) -> None:
+    """The words around each centre word. As many as a window may have are copied, so that no branch is a surprise."""
+    for centre in range(begin, end):
+        at = np.int64(words[centre])
+        chance = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + at) + 1)))
+        reach = 1 + np.int64(((chance >> np.uint64(32)) * np.uint64(draws.window)) >> np.uint64(32))
+        before, behind = min(reach, np.int64(text.before[at])), min(reach, np.int64(text.behind[at]))
+        for step in range(draws.window):
+            block.inputs[centre, step] = text.kept[at - before + step]
+        for step in range(draws.window):
+            block.inputs[centre, before + step] = text.kept[at + 1 + step]
+        block.input_counts[centre], block.chances[centre] = before + behind, chance
+        block.questions[centre, 0] = text.kept[at]
+
+
+@compiled
+@no_type_check
+def draw_noise(begin: int, end: int, draws: Draws, block: Block) -> None:
+    """The questions of negative sampling: each word itself, and words from the noise."""
+    size = np.uint64(draws.noise.shape[0])
+    for centre in range(begin, end):
+        word, chance, asked = block.questions[centre, 0], block.chances[centre], 1
+        for drawn in range(draws.negatives):
+            number = scramble(chance + np.uint64(drawn))
+            column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
+            own, other = draws.noise[column, 0], np.int32(draws.noise[column, 1])
+            noise = np.int32(column) if np.uint32(number >> np.uint64(32)) <= own else other
+            block.questions[centre, asked] = noise
+            asked += noise != word  # the word itself is no wrong answer
+        block.answers[centre, 0], block.question_counts[centre] = 1.0, asked
+
+
+@compiled
+@no_type_check
+def draw_ways(begin: int, end: int, draws: Draws, block: Block) -> None:
+    """The questions of hierarchical softmax: those on the way to each word."""
+    for centre in range(begin, end):
+        word, asked = block.questions[centre, 0], 0
         for step in range(draws.starts[word], draws.starts[word + 1]):
             block.questions[centre, asked] = draws.nodes[step]
             block.answers[centre, asked] = draws.turns[step]
             asked += 1
-    else:
-        block.questions[centre, 0], block.answers[centre, 0], asked = word, 1.0, 1
-        size = np.uint64(draws.stay.size)
-        for _ in range(draws.negatives):
-            number = scramble(number)
-            column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
-            stays = np.uint32(number >> np.uint64(32)) <= draws.stay[column]
-            noise = np.int32(column) if stays else draws.other[column]
-            if noise != word:  # the word itself is no wrong answer
-                block.questions[centre, asked], block.answers[centre, asked] = noise, 0.0
-                asked += 1
-    block.question_counts[centre] = asked
-    for rest in range(asked, block.answers.shape[1]):
-        block.answers[centre, rest] = 0.0
+        block.answers[centre, asked:] = 0.0
+        block.question_counts[centre] = asked
 
 
 @compiled
@@ -141,8 +160,8 @@ def fetch_rows(centre: int, tables: Tables, block: Block) -> None:
 
 @compiled
 @no_type_check
-def answer_all(centre: int, reads: int, rate: float, block: Block) -> float:
-    """From scores to errors, eight at a time, for every input or all as one; the loss."""
+def answer_all(centre: int, reads: int, rate: float, block: Block) -> None:
+    """From scores to errors, eight at a time, for every input or all as one, and the loss."""
     errors, answers, count = block.errors, block.answers, block.question_counts[centre]
     loss, product = 0.0, 1.0
     for i in range(reads):
@@ -156,7 +175,7 @@ def answer_all(centre: int, reads: int, rate: float, block: Block) -> float:
         if product > LARGE:
             loss += math.log(product)
             product = 1.0
-    return loss + math.log(product)
+    block.losses[centre], block.factors[centre] = loss, product
 
 
 @compiled
@@ -175,7 +194,7 @@ def skip_gram(centre: int, rate: float, tables: Tables, block: Block) -> None:
     for i in range(inputs):
         row = address(tables.read, block.inputs[centre, i])
         dots(errors + 4 * i * apart, row, others, questions, asked, width)
-    block.losses[centre] = answer_all(centre, inputs, rate, block)
+    answer_all(centre, inputs, rate, block)
     for i in range(inputs):
         mix(steps + 4 * i * width, errors + 4 * i * apart, 1, others, questions, asked, width)
     steps = address(block.question_steps, centre)
@@ -186,7 +205,10 @@ def skip_gram(centre: int, rate: float, tables: Tables, block: Block) -> None:
 @compiled
 @no_type_check
 def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
-    """The mean of the inputs answers every question: errors, steps and loss."""
+    """The mean of the inputs answers every question: errors, steps and loss.
+
+    Each input takes the whole step of the mean, as in word2vec; its gradient would be its share of that.
+    """
     inputs, questions, width = (
         block.input_counts[centre],
         block.question_counts[centre],
@@ -202,7 +224,7 @@ def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
     block.shares[centre] = np.float32(1.0) / np.float32(max(inputs, 1))
     mix(mean, address(block.shares, centre), 0, rows, inputs, read, width)
     dots(errors, mean, others, questions, asked, width)
-    block.losses[centre] = answer_all(centre, 1, rate, block)
+    answer_all(centre, 1, rate, block)
     mix(address(block.input_steps, centre), errors, 1, others, questions, asked, width)
 
 
@@ -217,48 +239,91 @@ def owner(row: int, parts: int) -> int:
 
 @compiled
 @no_type_check
-def add_steps(part: int, parts: int, centres: int, tables: Tables, block: Block) -> None:
-    """Of the steps in the block, those of the rows that this part owns, in order."""
+def hand(part: int, row: int, table: Any, times: float, step: int, handed: Handed) -> None:
+    """To the owner of a row, a step of it."""
+    to = owner(row, handed.counts.shape[0])
+    at = handed.counts[part, to]
+    handed.rows[part, to, at], handed.steps[part, to, at] = address(table, row), step
+    handed.times[part, to, at] = times
+    handed.counts[part, to] = at + 1
+
+
+@compiled
+@no_type_check
+def hand_all(part: int, centre: int, tables: Tables, block: Block) -> None:
+    """To the owners of a centre word's rows, their steps."""
     width, together = block.input_steps.strides[1] // 4, block.input_steps.shape[1] == 1
-    for centre in range(centres):
-        if block.input_counts[centre] == 0:
-            continue
-        step, times = address(block.input_steps, centre), np.float32(1.0)
-        for i in range(block.input_counts[centre]):
-            row = block.inputs[centre, i]
-            if owner(row, parts) == part:
-                if together:
-                    add(address(tables.read, row), block.shares[centre], step, width)
-                else:
-                    add(address(tables.read, row), times, step + 4 * i * width, width)
-        step = address(block.question_steps, centre)
-        for j in range(block.question_counts[centre]):
-            row = block.questions[centre, j]
-            if owner(row, parts) == part:
-                if together:
-                    add(address(tables.asked, row), block.errors[centre, 0, j], step, width)
-                else:
-                    add(address(tables.asked, row), times, step + 4 * j * width, width)
+    step, apart, times = address(block.input_steps, centre), 4 * width, np.float32(1.0)
+    if together:
+        apart = 0
+    for i in range(block.input_counts[centre]):
+        hand(part, block.inputs[centre, i], tables.read, times, step + i * apart, block.handed)
+    step = address(block.question_steps, centre)
+    for j in range(block.question_counts[centre]):
+        if together:
+            times = block.errors[centre, 0, j]
+        hand(part, block.questions[centre, j], tables.asked, times, step + j * apart, block.handed)
+
+
+@compiled
+@no_type_check
+def add_steps(part: int, width: int, handed: Handed) -> None:
+    """Take the steps that this part was handed, in order."""
+    for asker in range(handed.counts.shape[0]):
+        count = handed.counts[asker, part]
+        for at in range(count):
+            if at + SOON < count:
+                fetch(handed.rows[asker, part, at + SOON], width)
+            add(handed.rows[asker, part, at], handed.times[asker, part, at], handed.steps[asker, part, at], width)
 
 
 @compiled
 @no_type_check
 def ask_all(
-    part: int, begin: int, centres: int, text: Text, draws: Draws, tables: Tables, block: Block, rate: float
+    part: int,
+    words: Int32[np.ndarray, "centres"],
+    rate: float,
+    text: Text,
+    draws: Draws,
+    tables: Tables,
+    block: Block,
 ) -> None:
     """The first step of a block, for a part of its words."""
-    start, end = part * centres // draws.parts, (part + 1) * centres // draws.parts
+    start, end = part * words.size // draws.parts, (part + 1) * words.size // draws.parts
+    block.handed.counts[part] = 0
+    draw_windows(start, end, words, text, draws, block)
+    if draws.starts.size:
+        draw_ways(start, end, draws, block)
+    else:
+        draw_noise(start, end, draws, block)
     for ahead in range(start, end + AHEAD):
         if ahead < end:
-            draw(ahead, text.order[begin + ahead], text, draws, block)
             fetch_rows(ahead, tables, block)
         centre = ahead - AHEAD
-        if centre < start:
+        if centre < start or block.input_counts[centre] == 0:
             continue
         if block.input_steps.shape[1] == 1:
             cbow(centre, rate, tables, block)
         else:
             skip_gram(centre, rate, tables, block)
+        hand_all(part, centre, tables, block)
+
+
+@compiled
+@no_type_check
+def sum_up(centres: int, block: Block) -> tuple[float, int]:
+    """The loss of a block, and how many predictions it is of."""
+    loss, product, predictions, together = 0.0, 1.0, 0, block.input_steps.shape[1] == 1
+    for centre in range(centres):
+        inputs = block.input_counts[centre]
+        if inputs:
+            loss += block.losses[centre]
+            product *= block.factors[centre]
+            predictions += 1 if together else inputs
+            if product > LARGE:
+                loss += math.log(product)
+                product = 1.0
+    return loss + math.log(product), predictions
 
 
 @compiled
@@ -274,22 +339,20 @@ def learn_part(
     found: Float64[np.ndarray, "2"],
 ) -> None:
     """One thread's part of every block of a chunk; the first also sums up what was `found`."""
-    size, together, arrivals = block.losses.size, block.input_steps.shape[1] == 1, 0
+    size, arrivals = block.losses.size, 0
     for begin in range(0, text.kept.size, size):
-        centres = min(size, text.kept.size - begin)
+        words = text.order[begin : begin + size]
         left = 1.0 - (schedule.done + text.places[begin]) / schedule.total
         rate = np.float32(schedule.rate * max(left, 1e-4))
-        ask_all(part, begin, centres, text, draws, tables, block, rate)
+        ask_all(part, words, rate, text, draws, tables, block)
         arrivals += draws.parts
         if not meet(meeting, arrivals):
             return
-        add_steps(part, draws.parts, centres, tables, block)
+        add_steps(part, block.input_steps.strides[1] // 4, block.handed)
         if part == 0:
-            for centre in range(centres):
-                inputs = block.input_counts[centre]
-                if inputs:
-                    found[0] += block.losses[centre]
-                    found[1] += 1 if together else inputs
+            loss, predictions = sum_up(words.size, block)
+            found[0] += loss
+            found[1] += predictions
         arrivals += draws.parts
         if not meet(meeting, arrivals):
             return
@@ -299,8 +362,8 @@ def learn(
     words: Int32[np.ndarray, "places"], first: int, draws: Draws, tables: Tables, block: Block, schedule: Schedule
 ) -> tuple[float, int]:
     """Learn from a chunk of text, in place; the summed loss and how many predictions it is of."""
-    kept, lines, places = thin(words, draws, first)
-    text = Text(kept, lines, places, spread(kept.size, block.losses.size), first)
+    kept, before, behind, places = thin(words, draws, first)
+    text = Text(kept, before, behind, places, spread(kept.size, block.losses.size), first)
     meeting, found = new_meeting(), np.zeros(2)
 
     def work(part: int) -> None:

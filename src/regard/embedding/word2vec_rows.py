@@ -2,7 +2,8 @@
 
 A row is as many numbers as a multiple of `LANES`, so that none is left over; what is beyond a vector's width is zero.
 Left to itself the compiler asks before every sum whether rows overlap and does the last few numbers one by one, which
-for a hundred numbers takes longer than the sum. Rows are named by addresses, and no address is checked.
+for a hundred numbers takes longer than the sum. Rows are named by addresses, and no address is checked. In which order
+numbers are added is written down and not left to the compiler, which may decide otherwise the next time it compiles.
 """
 
 import math
@@ -21,7 +22,8 @@ POWERS_OF_TWO = (0.00134004, 0.00967604, 0.05550327, 0.24022107, 0.69314721, 1.0
 """A polynomial close to 2ˣ for x from −½ to ½, the highest power first."""
 LEAST_POWER = -100.0
 """Two to the power of this is nothing, and far from where a machine becomes slow."""
-SUMMED = ("reassoc", "contract", "nsz")
+MOST = 8
+"""Vectors of sums that are kept at once."""
 
 
 @no_type_check
@@ -55,16 +57,22 @@ def _everywhere(builder: Any, number: Any, lanes: int = LANES) -> Any:
 @no_type_check
 def _multiply_add(builder: Any, first: Any, second: Any, third: Any) -> Any:
     """`first · second + third`."""
-    return builder.fadd(builder.fmul(first, second, flags=SUMMED), third, flags=SUMMED)
+    kind = ir.FunctionType(first.type, [first.type] * 3)
+    name = f"llvm.fmuladd.v{first.type.count}f32"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [first, second, third])
 
 
 @no_type_check
-def _all(builder: Any, name: str, start: float, vector: Any) -> Any:
-    """All numbers of a vector in one: their sum (`fadd`) or their product (`fmul`)."""
-    kind = ir.FunctionType(NUMBER, [NUMBER, vector.type])
-    full_name = f"llvm.vector.reduce.{name}.v{vector.type.count}f32"
-    function = cgutils.get_or_insert_function(builder.module, kind, full_name)
-    return builder.call(function, [NUMBER(start), vector], fastmath=SUMMED)
+def _all(builder: Any, both: Any, vector: Any) -> Any:
+    """All numbers of a vector in one, by what makes one of two: half with half, until one is left."""
+    while vector.type.count > 1:
+        half = vector.type.count // 2
+        low, high = (
+            ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(begin, begin + half))) for begin in (0, half)
+        )
+        empty = ir.Constant(vector.type, ir.Undefined)
+        vector = both(builder.shuffle_vector(vector, empty, low), builder.shuffle_vector(vector, empty, high))
+    return builder.extract_element(vector, ir.IntType(32)(0))
 
 
 @no_type_check
@@ -94,7 +102,7 @@ def dots(typing: Any, scores: Any, row: Any, rows: Any, count: Any, table: Any, 
                         builder.store(_multiply_add(builder, numbers, more, builder.load(total)), total)
                 for other, total in enumerate(sums):
                     place = _place(builder, scores, builder.add(j, COUNT(other)), NUMBER)
-                    builder.store(_all(builder, "fadd", -0.0, builder.load(total)), place)
+                    builder.store(_all(builder, builder.fadd, builder.load(total)), place)
             begin = builder.mul(builder.sdiv(count, COUNT(together)), COUNT(together))
         return context.get_dummy_value()
 
@@ -109,7 +117,7 @@ def mix(typing: Any, into: Any, weights: Any, apart: Any, rows: Any, count: Any,
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         into, weights, apart, rows, count, table, width = arguments
         begin = COUNT(0)
-        for together in (4, 2, 1):
+        for together in range(MOST, 0, -1):
             sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(together)]
             with _strides(builder, begin, width, together * LANES) as (k, _):
                 for total in sums:
@@ -211,8 +219,8 @@ def answer_eight(typing: Any, scores: Any, answers: Any, rate: Any) -> Any:
         rates = _everywhere(builder, arguments[2], EIGHT)
         builder.store(builder.fmul(rates, errors), place, align=4)
         wrong = builder.xor(above, builder.fcmp_ordered(">", wanted, _eight(0.5)))
-        away = _all(builder, "fadd", -0.0, builder.select(wrong, sizes, _eight(0.0)))
-        product = _all(builder, "fmul", 1.0, factors)
+        away = _all(builder, builder.fadd, builder.select(wrong, sizes, _eight(0.0)))
+        product = _all(builder, builder.fmul, factors)
         return context.make_tuple(builder, signature.return_type, (away, product))
 
     return types.UniTuple(types.float32, 2)(types.intp, types.intp, types.float32), generate

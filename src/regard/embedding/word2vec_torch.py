@@ -108,7 +108,7 @@ def step(
     losses = torch.nn.functional.binary_cross_entropy_with_logits(scores, answers, reduction="none")
     errors = torch.where(counted, answers - scores.sigmoid(), 0.0) * rate
     back = errors @ questions
-    _add(read, batch.inputs, back * share[..., None], there * rate)
+    _add(read, batch.inputs, back * there[..., None], there * rate)
     _add(asked, batch.questions, errors.mT @ seen, counted.sum(dim=1) * rate)
     return torch.where(counted, losses, 0.0).sum(), counted.any(dim=2).sum()
 
