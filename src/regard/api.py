@@ -114,9 +114,9 @@ class Model:
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
         """The task's figures on these examples, such as pairs for a translator and documents for a language model."""
-        kind = EXAMPLES.get(self.task, tuple)
-        for one in examples:
-            if not isinstance(one, kind):
+        kind = EXAMPLES.get(self.task)
+        for one in examples if isinstance(examples, Sequence) else [examples]:
+            if kind is not None and not isinstance(one, kind):
                 fields = ", ".join(kind._fields)
                 raise InputError(
                     f"task {self.task!r} is measured on examples of {fields}, not on {type(one).__name__}",

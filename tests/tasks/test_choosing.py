@@ -181,6 +181,8 @@ def test_what_is_no_text_and_no_example_is_refused_in_one_sentence(classifier, f
         InputError, match="'questions' is measured on examples of question, context, answers, not on Pa"
     ):
         finder.evaluate(REVIEWS)
+    with pytest.raises(InputError, match="not on int"):
+        inspect.unwrap(type(finder).evaluate)(finder, 3)
 
 
 def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(folder, tmp_path):

@@ -59,5 +59,7 @@ def test_what_it_is_not_for_is_refused_in_one_sentence():
         TASKS["vectors"].open(held.recipe)
     with pytest.raises(ConfigError, match="it has no data, no objective and no figure"):
         held.evaluate([])
+    with pytest.raises(ConfigError, match="no objective and no figure"):
+        held.evaluate(["x"])
     with pytest.raises(ConfigError, match=r"\[task\] pooling has no effect on task 'language'"):
         Recipe.model_validate({"task": {"name": "language", "pooling": "first"}})
