@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+
+pytest.importorskip("transformers")
+
 from asking_transformers import Theirs
 from tiny_folders import FOLDERS, Kind, write
 
