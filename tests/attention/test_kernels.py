@@ -9,7 +9,7 @@ from test_masks import DENSE4, EXAMPLES, LEFT, RIGHT, trees
 from torch.autograd.profiler import profile
 
 from regard.attention import explicit, gathered
-from regard.attention.bias import ALiBi
+from regard.attention.bias import ALiBi, RelativeBuckets
 from regard.attention.core import KERNELS, attend, explain
 from regard.attention.kernels import Call
 from regard.attention.mask import Block, Causal, Dense, Dilated, Document, Global, Padding, Prefix, Window
@@ -240,6 +240,11 @@ WINDOWED = Causal() & Window(100)
         ({"mask": Causal()}, 512, torch.bfloat16, "explicit"),
         ({}, 64, torch.bfloat16, "explicit"),
         ({"mask": Causal()}, 1024, torch.bfloat16, "sdpa"),
+        ({"mask": Causal(), "bias": RelativeBuckets(2)}, 1024, torch.float32, "explicit"),
+        ({"mask": Causal(), "bias": RelativeBuckets(2).requires_grad_(False)}, 64, torch.float32, "sdpa"),
+        ({"bias": torch.ones(2, 64, 64, requires_grad=True)}, 64, torch.float32, "explicit"),
+        ({"bias": torch.ones(2, 64, 64)}, 64, torch.float32, "sdpa"),
+        ({"mask": WINDOWED, "bias": RelativeBuckets(2)}, 2048, torch.float32, "gathered"),
     ],
 )
 def test_on_a_cpu_the_kernel_that_pays_is_chosen(options, tokens, dtype, name):
@@ -249,6 +254,12 @@ def test_on_a_cpu_the_kernel_that_pays_is_chosen(options, tokens, dtype, name):
     found = operations(lambda: attend(query, key, value, **options))
     assert ("aten::index_select" in found) == (name == "gathered")
     assert ("aten::scaled_dot_product_attention" in found) == (name != "explicit")
+
+
+def test_without_gradients_a_learnt_bias_runs_fused():
+    query, key, value = Sizes().draw()
+    with torch.no_grad():
+        assert explain(query, key, value, bias=RelativeBuckets(Sizes().heads)).name == "sdpa"
 
 
 LONG = {

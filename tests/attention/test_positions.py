@@ -206,6 +206,20 @@ def test_a_bias_depends_on_distance_alone_so_a_cached_step_sees_the_last_row(mak
     assert torch.equal(bias.values(Grid.of((1, 3, 7, 7), CPU, rows)), whole[:, :, rows])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 7), (7, 7), (5, 11), (2, 37), (11, 5), (41, 41)])
+@pytest.mark.parametrize("make", BIASES.values(), ids=BIASES.keys())
+def test_a_whole_table_holds_the_bits_and_the_gradients_of_its_entries(make, queries, keys, dtype):
+    bias, shape = make().to(dtype), (2, 3, queries, keys)
+    by_entry, whole = bias.values(Grid.of(shape, CPU)), bias.dense(shape, CPU)
+    assert whole.dtype == by_entry.dtype
+    assert torch.equal(whole, by_entry)
+    upstream = torch.randn(whole.shape, dtype=dtype)
+    for terms in bias.parameters() if dtype == torch.float64 else ():
+        expected, found = (torch.autograd.grad(one, terms, upstream)[0] for one in (by_entry, whole))
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
 def test_rotary_attention_does_not_change_when_all_positions_move():
     query, key, value = (torch.randn(2, 3, 5, 6, dtype=torch.float64) for _ in range(3))
     outputs = []

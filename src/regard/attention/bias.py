@@ -2,7 +2,8 @@
 
 `ALiBi` (Press et al. 2021, §3): a fixed slope per head times the distance. `RelativeBuckets` (T5, Raffel et al. 2019,
 §2.1): a learnt number per head and bucket of distances. Both depend on `key − query` alone, so padding on the
-left and cached decoding need nothing special. A plain tensor works as a bias too.
+left and cached decoding need nothing special, and a whole table is computed from one number per diagonal. A plain
+tensor works as a bias too.
 """
 
 import math
@@ -13,24 +14,34 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.mask import Grid
+from regard.attention.expression import Grid, Shape
 from regard.errors import ConfigError
 
-Terms = Callable[[Tensor, Tensor, Tensor], Tensor]
+Terms = Callable[[Tensor, Tensor], Tensor]
 
 
 class Bias(nn.Module, ABC):
-    """A term added to the scores of so many heads, computed for any box of (query, key) indices."""
+    """A term added to the scores of so many heads, a function of the head and of `key − query`."""
 
     heads: int
 
     @abstractmethod
     def terms_on(self, device: torch.device) -> Terms:
-        """The term as a function of (head, query, key), index tensors that spread over each other."""
+        """The term as a function of (head, key − query), whole numbers that spread over each other."""
 
     def values(self, at: Grid) -> Float[Tensor, "tiles heads queries keys"]:
         """The term for each head, query and key of the grid."""
-        return self.terms_on(at.head.device)(at.head, at.query, at.key)
+        return self.terms_on(at.head.device)(at.head, at.key - at.query)
+
+    def dense(self, shape: Shape, device: torch.device) -> Float[Tensor, "1 heads queries keys"]:
+        """The same for all of scores shaped (batch, heads, queries, keys): one term per diagonal.
+
+        Of the terms a b c d e f of six distances, four queries see three keys as `def`, `cde`, `bcd`, `abc`.
+        """
+        _, heads, queries, keys = shape
+        head = torch.arange(heads, device=device)[:, None]
+        terms = self.terms_on(device)(head, torch.arange(1 - keys, queries, device=device))
+        return terms.unfold(1, keys, 1).flip(1)[None]
 
 
 class ALiBi(Bias):
@@ -48,7 +59,7 @@ class ALiBi(Bias):
     def terms_on(self, device: torch.device) -> Terms:
         """Minus slope times distance."""
         slopes = torch.tensor(self.slopes, dtype=torch.float64, device=device)
-        return lambda head, query, key: -slopes[head] * (query - key).abs()
+        return lambda head, distance: -slopes[head] * distance.abs()
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -91,4 +102,4 @@ class RelativeBuckets(Bias):
     def terms_on(self, device: torch.device) -> Terms:
         """The learnt term of the distance's bucket."""
         terms: Tensor = self.terms.weight
-        return lambda head, query, key: terms[self.bucket(key - query), head]
+        return lambda head, distance: terms[self.bucket(distance), head]

@@ -1,4 +1,4 @@
-"""Attention as three plain products, n×n in memory: for short texts in bfloat16 on a CPU, where SDPA is slow.
+"""Attention as three plain products, n×n in memory: where SDPA is slow on a CPU, in bfloat16 and for learnt biases.
 
 Three things make it faster than the obvious three lines: a few heads are worked on at a time, so that their scores stay
 in the caches; scores become weights in their place, and gradients of weights those of scores; and the first half of
@@ -13,9 +13,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.attention.bias import Bias
 from regard.attention.dropout import drop
 from regard.attention.kernels import Call, Kernel
-from regard.attention.lowering import dense_scores, is_causal_flag, sees_nothing
+from regard.attention.lowering import blind_rows, dense_scores, is_causal_flag, sees_nothing
 from regard.axes import Attended
 
 CACHED = 1 << 20
@@ -41,15 +42,21 @@ class Explicit(Kernel):
         return call.not_inner
 
     def declines(self, call: Call) -> str | None:
-        """Anything but bfloat16 on a CPU, and long texts."""
-        if call.device.type != "cpu" or call.query.dtype != torch.bfloat16:
-            return "it pays only in bfloat16 on a CPU"
+        """On a CPU, what SDPA fuses well: anything but bfloat16 and long texts, unless a bias learns."""
+        if call.device.type != "cpu":
+            return "it pays only on a CPU"
+        if _learns(call.bias):
+            return None
+        if call.query.dtype != torch.bfloat16:
+            return "it pays only in bfloat16 or where a bias learns"
         if max(call.shape[2:]) > self.longest:
             return f"beyond {self.longest} tokens its n×n table costs more than it saves"
         return None
 
     def why(self, call: Call) -> str:
-        """It is short and in bfloat16."""
+        """A bias learns, or it is short and in bfloat16."""
+        if _learns(call.bias):
+            return "on a CPU no fused kernel has the gradient of a bias, and three plain products are the fastest"
         return "short texts in bfloat16 on a CPU run fastest as three plain products"
 
     def run(self, call: Call) -> Attended:
@@ -59,7 +66,7 @@ class Explicit(Kernel):
         rows, folded = batch * key.shape[1], heads // key.shape[1] * queries
         halved = folded == queries >= HALVED and call.bias is None and is_causal_flag(call.mask, call.shape)
         added = dense_scores(call.mask, call.bias, query, call.shape)
-        nothing = None if added is None or halved else sees_nothing(added)
+        nothing = None if added is None or halved else _blind(call, added)
         if added is not None:
             if nothing is not None:  # a softmax over nothing is 0/0: such rows are uniform, and zeroed at the end
                 added = added.masked_fill(nothing, 0.0)
@@ -74,6 +81,20 @@ class Explicit(Kernel):
             mixed = InPlace.apply(*given, added, scale, halved)  # type: ignore[no-untyped-call]
         whole: Attended = mixed.view(batch, heads, queries, -1)
         return whole if nothing is None else whole.masked_fill(nothing, 0.0)
+
+
+def _blind(call: Call, added: Tensor) -> Tensor | None:
+    """The rows in which nothing is allowed: a bias object forbids nothing, a tensor may."""
+    if isinstance(call.bias, Tensor):
+        return sees_nothing(added)
+    return None if call.mask is None else blind_rows(call.mask, call.shape, call.device)
+
+
+def _learns(bias: Bias | Tensor | None) -> bool:
+    """Whether a gradient of the bias will be asked for."""
+    if bias is None or not torch.is_grad_enabled():
+        return False
+    return bias.requires_grad if isinstance(bias, Tensor) else any(one.requires_grad for one in bias.parameters())
 
 
 def three_products(

@@ -124,7 +124,7 @@ def added(
         table = bias.expand(shape)
         return lambda score, batch, head, query, key: score + table[batch, head, query, key]
     terms = bias.terms_on(device)
-    return lambda score, batch, head, query, key: score + terms(head, query + shift, key).to(score.dtype)
+    return lambda score, batch, head, query, key: score + terms(head, key - query - shift).to(score.dtype)
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:

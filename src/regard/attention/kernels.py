@@ -5,7 +5,7 @@ neither. `choose_kernel` takes the first of the list that does neither, or the o
 declined but not refused; `attend` and `explain` both go through it, so what `explain` says is what runs.
 
 The reference kernel is the ten lines in `core.py`. Here are PyTorch's fused ones; `explicit.py` holds the one for
-short texts in bfloat16, `gathered.py` and `flex.py` those that work on live tiles.
+short texts in bfloat16 and for learnt biases, `gathered.py` and `flex.py` those that work on live tiles.
 """
 
 from abc import ABC, abstractmethod

@@ -42,6 +42,16 @@ def sees_nothing(added: Tensor) -> Bool[Tensor, "*shape 1"]:
     return forbidden.all(dim=-1, keepdim=True)
 
 
+def blind_rows(mask: Mask, shape: Shape, device: torch.device) -> Bool[Tensor, "#batch #heads queries 1"] | None:
+    """The rows in which a mask allows nothing, looked for once; None where there are none."""
+
+    def make() -> Tensor | None:
+        nothing = sees_nothing(dense_table(mask, shape, device))
+        return nothing if torch.compiler.is_compiling() or nothing.any() else None
+
+    return kept(mask, ("blind", shape, device), make)
+
+
 def is_causal_flag(mask: Mask | None, shape: Shape) -> bool:
     """Whether PyTorch's causal flag says it: it aligns queries and keys at the start, so they must be as many."""
     if isinstance(mask, Causal) and shape[2] == shape[3]:  # noqa: SIM103
@@ -96,6 +106,8 @@ def dense_scores(
         return None
     if bias is None:
         added = query.new_zeros(1, 1, 1, 1)
+    elif isinstance(bias, Bias):
+        added = bias.dense(shape, query.device).to(query.dtype)
     else:
         added = bias_values(bias, Grid.of(shape, query.device), query.dtype)
     return added if mask is None else torch.where(dense_table(mask, shape, query.device), added, -torch.inf)
