@@ -18,7 +18,7 @@ def draw(model: nn.Module, config: TransformerConfig) -> None:
     sublayers = config.layers * (3 if config.architecture == "encoder-decoder" else 2)
     for name, parameter in model.named_parameters():
         owner = model.get_submodule(name.rpartition(".")[0])
-        if config.draw == "normal" and isinstance(owner, TokenEmbedding | nn.Embedding):
+        if config.draw == "normal" and (isinstance(owner, TokenEmbedding) or name == "segments.weight"):
             nn.init.normal_(parameter, std=0.02)
         elif isinstance(owner, nn.Linear | TokenOutput) and parameter.dim() == 1:
             nn.init.zeros_(parameter)
