@@ -41,8 +41,8 @@ class SinusoidalHalves(Sinusoidal):
 class Learnt(nn.Module):
     """A trained vector for each of a fixed number of positions.
 
-    They begin as sinusoids of mean square 0.02²: neighbours begin alike, which random vectors take thousands of steps to
-    learn (`docs/LOG.md`, masked words).
+    They begin as sinusoids of mean square 0.02²: neighbours begin alike, which random vectors take thousands of steps
+    to learn (`docs/LOG.md`, masked words).
     """
 
     def __init__(self, longest: int, width: int) -> None:
