@@ -40,12 +40,16 @@ test: check browser
 test-slow: .venv/.developer
 	$(BIN)/pytest -rs -n $(WORKERS) -m slow --ignore tests/compiled
 
+# Word2Vec needs a text of some size: make bench WIKIPEDIA=enwik8.gz QUESTIONS=FOLDER, that of wordsim353.tsv and
+# questions-words.txt.gz.
 bench: .venv/.developer
 	$(BIN)/regard bench attention --out benchmarks/results/attention-cpu.json
 	$(BIN)/regard bench train --out benchmarks/results/train-cpu.json
 	$(BIN)/regard bench decode --out benchmarks/results/decode-cpu.json
 	$(BIN)/regard bench families --out benchmarks/results/families-cpu.json
 	$(BIN)/regard bench tokenizer --out benchmarks/results/tokenizer-cpu.json
+	$(if $(WIKIPEDIA),$(BIN)/regard bench vectors --data $(WIKIPEDIA) $(if $(QUESTIONS),--questions $(QUESTIONS)) \
+		--out benchmarks/results/vectors-cpu.json)
 	$(BIN)/python docs/words.py
 	$(BIN)/python docs/build.py
 
