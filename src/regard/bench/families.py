@@ -69,7 +69,7 @@ def rows() -> Iterator[dict[str, Any]]:
         Contestant("transformers, freed memory kept", transformers, keeps_memory=True),
     ]
     for case in CASES:
-        yield from compared(case.name, compete(contestants, case))
+        yield from compared(case.name, compete(contestants, case, warm_up=4))  # until memory is settled
 
 
 def regard(case: Case, precision: str) -> Task:
