@@ -24,7 +24,7 @@ from regard.text.counting import count_blocks
 from regard.text.room import RoomError
 
 RULE = "engine"
-MUCH_TEXT = 2**22
+MUCH_TEXT = 2**20
 """Characters counted in Python before compiled code is loaded."""
 MANY_LETTERS = 200_000
 """In different words; fewer are shown to the engine."""
