@@ -28,7 +28,7 @@ from regard.models.checkpoint import load_model, save_config, save_model
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
-from regard.tasks.table import EXAMPLES, TASKS
+from regard.tasks.table import TASKS
 from regard.tasks.task import Answer, Task
 from regard.tasks.writing import Writing
 from regard.text.foreign import ForeignTokenizer
@@ -114,7 +114,7 @@ class Model:
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
         """The task's figures on these examples, such as pairs for a translator and documents for a language model."""
-        kind = EXAMPLES.get(self.task)
+        kind = self.job.example
         for one in examples if isinstance(examples, Sequence) else [examples]:
             if kind is not None and not isinstance(one, kind):
                 fields = ", ".join(kind._fields)

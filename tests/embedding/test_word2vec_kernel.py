@@ -21,7 +21,7 @@ from regard.training.word_prediction import WordPrediction
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_kernel import learn, spread, thin
+from regard.embedding.word2vec_kernel import RUN, learn, spread, thin
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -175,7 +175,14 @@ def test_a_block_takes_its_words_from_all_over_the_text():
     order = spread(16_001, 251)
     for begin in range(0, 15_000, 251):
         hit = np.unique(order[begin : begin + 251] // 1001)
-        assert len(hit) >= 15
+        assert len(hit) >= 12
+
+
+def test_a_block_does_not_go_on_where_the_one_before_it_stopped():
+    size = 256
+    blocks = spread(64 * size, size).reshape(-1, size)[:, ::RUN]  # where the runs of each begin
+    for before, here in pairwise(blocks[:20]):
+        assert np.abs(before[:, None] - here).min() > 2 * RUN
 
 
 @pytest.mark.parametrize("places", [1, 3, 7, 50])

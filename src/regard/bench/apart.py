@@ -10,7 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
-from statistics import median
 from typing import Any
 
 from regard.bench.timing import Timed, Work
@@ -93,11 +92,10 @@ def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
     """A row per contestant and precision: tokens per second, and how many times regard's time it takes.
 
     Regard's time is that of its own faster precision; `faster` marks the faster one of each contestant, so the row of a
-    peer that has it is the comparison of each side at its best. `same_precision` compares like with like: the median
-    of the ratios of each round, which what slows a whole round leaves alone.
+    peer that has it is the comparison of each side at its best. `same_precision` is over regard's time in that one.
     """
     best: dict[str, float] = {}
-    ours = {one.precision: one.timed.rounds for one in results if one.contestant == "regard"}
+    ours = {one.precision: one.timed.median for one in results if one.contestant == "regard"}
     for one in results:
         best[one.contestant] = min(best.get(one.contestant, one.timed.median), one.timed.median)
     for one in results:
@@ -108,9 +106,7 @@ def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
             "tokens_per_second": round(one.tokens * 1000 / one.timed.median, 1),
             "milliseconds": round(one.timed.median, 3),
             "ratio": round(one.timed.median / best["regard"], 3),
-            "same_precision": round(
-                median(their / own for their, own in zip(one.timed.rounds, ours[one.precision], strict=True)), 3
-            ),
+            "same_precision": round(one.timed.median / ours[one.precision], 3),
             "faster": one.timed.median == best[one.contestant],
             "parameters": one.parameters,
             "rounds": [round(each, 3) for each in one.timed.rounds],

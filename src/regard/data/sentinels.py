@@ -18,8 +18,10 @@ def gaps(text: str, tokenizer: Tokenizer) -> list[str]:
 
 def with_gaps(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """Ids of texts, their gaps being sentinels where the tokenizer has these: to others they are text."""
-    held = [gaps(text, tokenizer) for text in texts]
     rows = tokenizer.encode_batch(texts)
+    if tokenizer.special_ids.keys().isdisjoint(SENTINELS):
+        return rows
+    held = [gaps(text, tokenizer) for text in texts]
     return [
         tokenizer.encode_marked(text, SENTINELS) if names else row
         for text, names, row in zip(texts, held, rows, strict=True)

@@ -16,7 +16,9 @@ from regard.embedding.word2vec_block import EIGHT, Block, Draws, Schedule, Table
 from regard.embedding.word2vec_corpus import EncodedCorpus
 from regard.errors import ConfigError, InputError
 
-LARGEST_BLOCK = 256
+TOGETHER = 16
+"""Chunks of the text that are read at once."""
+LARGEST_BLOCK = 512
 MOST_STEPS = 192.0
 """How many steps of one row a block may hold on average: they are all taken from the same place."""
 ALL = 2**32 - 1
@@ -53,7 +55,7 @@ def fit(
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
     _need_numba()
-    from regard.embedding.word2vec_kernel import PLACES, learn
+    from regard.embedding.word2vec_kernel import learn
 
     parts = threads or os.cpu_count() or 1
     if not 1 <= parts <= 1024:
@@ -64,7 +66,7 @@ def fit(
     for epoch in range(plan.epochs):
         first = epoch * sum(map(len, corpus.chunks))
         loss, predictions = 0.0, 0
-        for chunk in far_apart(corpus.chunks, PLACES):
+        for chunk in far_apart(corpus.chunks, TOGETHER):
             schedule = Schedule(plan.first_rate, done, total)
             more, count = learn(chunk, first, draws, tables, block, schedule)
             loss, predictions = loss + more, predictions + count

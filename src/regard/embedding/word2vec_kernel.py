@@ -27,8 +27,9 @@ SOON = 6
 """Rows that are on their way while one is added to."""
 AHEAD = 4
 """Centre words whose rows are on their way while one is at work."""
-PLACES = 16
-"""Of the text at which a block reads."""
+RUN = 16
+"""Neighbours in the text that a block takes together, at most; a sixteenth of a small block."""
+GOLDEN = (math.sqrt(5) - 1) / 2
 LOST = np.float32(-math.inf)
 """The score of a question that is not asked: its answer is no, and there is no loss."""
 LARGE = 1e100
@@ -76,17 +77,21 @@ def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[
 @compiled
 @no_type_check
 def spread(count: int, size: int) -> Int32[np.ndarray, "places"]:
-    """The order in which blocks of `size` take words: short runs of neighbours from `PLACES` places far apart.
+    """The order in which blocks of `size` take words: short runs of neighbours, each far from the one before it.
 
     The words of one page repeat each other, and repeated steps from where a vector stood before the block overshoot.
+    From run to run it goes on by the golden section of the text, so that at any time all parts of it were read evenly.
     """
-    order = np.empty(count, np.int32)
-    run, reach, found = max(1, size // PLACES), (count + PLACES - 1) // PLACES, 0
-    for begin in range(0, reach, run):
-        for place in range(PLACES):
-            for at in range(place * reach + begin, min(place * reach + min(begin + run, reach), count)):
-                order[found] = at
-                found += 1
+    order, run, found = np.empty(count, np.int32), max(1, min(RUN, size // 16)), 0
+    runs = (count + run - 1) // run
+    stride = max(1, int(runs * GOLDEN))
+    while math.gcd(stride, runs) > 1:
+        stride += 1
+    for step in range(runs):
+        begin = step * stride % runs * run
+        for at in range(begin, min(begin + run, count)):
+            order[found] = at
+            found += 1
     return order
 
 

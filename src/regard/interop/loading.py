@@ -34,7 +34,7 @@ def open_folder(folder: Path) -> Loaded:
     if module.config.architecture == "encoder-decoder":
         start = read_start(folder)
         begin = tokenizer.marks.pad if start is None else start
-        tokenizer = ForeignTokenizer(tokenizer._engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
+        tokenizer = ForeignTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
     _check_size(tokenizer, module.config, folder)
     writes = module.config.head == "tokens"
     decoding = read_manners(folder, module.config, tokenizer.marks.eos) if writes else DecodingTable()

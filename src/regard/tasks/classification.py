@@ -28,6 +28,7 @@ class Classification(Task[Splits[Pair]]):
 
     name = "classification"
     architectures = ("encoder",)
+    example = Pair
     heads = ("labels",)
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Pair]:

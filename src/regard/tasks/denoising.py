@@ -27,6 +27,7 @@ class Denoising(OfDocuments, Writing[Splits[Document]]):
 
     name = "denoising"
     architectures = ("encoder-decoder",)
+    example = Document
     specials = SENTINELS
 
     def reading(self, recipe: Recipe, tokenizer: Tokenizer) -> SpanCorruption:

@@ -27,6 +27,7 @@ class Language(OfDocuments, Writing[Splits[Document]]):
 
     name = "language"
     architectures = ("decoder",)
+    example = Document
 
     def reading(self, recipe: Recipe, tokenizer: Tokenizer) -> NextToken:
         """Every token predicts the next."""

@@ -30,6 +30,7 @@ class Masked(OfDocuments):
 
     name = "masked"
     architectures = ("encoder",)
+    example = Document
     heads = ("masked", "tokens")
     specials = (Tokenizer.mask,)
 

@@ -42,6 +42,7 @@ class Questions(Task[Splits[Question]]):
 
     name = "questions"
     architectures = ("encoder",)
+    example = Question
     heads = ("spans",)
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Question]:

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from regard.data.corpus import Pair
-from regard.data.questions import Question
-from regard.data.splits import Document
 from regard.tasks.classification import Classification
 from regard.tasks.denoising import Denoising
 from regard.tasks.language import Language
@@ -19,9 +16,3 @@ ALL: tuple[Task[Any], ...] = (
     *(Classification(), Questions(), Vectors()),
 )
 TASKS: dict[str, Task[Any]] = {task.name: task for task in ALL}
-EXAMPLES: dict[str, type[Any]] = {
-    **dict.fromkeys(("translation", "classification"), Pair),
-    **dict.fromkeys(("language", "masked", "denoising"), Document),
-    "questions": Question,
-}
-"""What each task is measured on."""

@@ -81,6 +81,8 @@ class Task(ABC, Generic[D]):
     name: ClassVar[str]
     architectures: ClassVar[tuple[str, ...]]
     """Those that can do it."""
+    example: ClassVar[Any] = None
+    """What it is measured on: a named tuple; None where it is not measured."""
     heads: ClassVar[tuple[str, ...]] = ("tokens",)
     """What may stand on top of them."""
     specials: ClassVar[tuple[str, ...]] = ()

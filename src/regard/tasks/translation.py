@@ -32,6 +32,7 @@ class Translation(Writing[Corpus]):
 
     name = "translation"
     architectures = ("encoder-decoder", "decoder")
+    example = Pair
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
         """A built-in corpus, or pairs from files."""

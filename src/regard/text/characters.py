@@ -43,7 +43,7 @@ class CharacterTokenizer(Tokenizer):
 
     @cached_property
     def _encode(self) -> Encode:
-        ids = self._engine.get_vocab(with_added_tokens=False)
+        ids = self.engine.get_vocab(with_added_tokens=False)
         unknown = ids[self.unk]
         return lambda text: [ids.get(character, unknown) for character in text]
 

@@ -21,7 +21,7 @@ _REMEDY = "use encode --pieces"
 
 def build_foreign(tokenizer: ForeignTokenizer, text: str) -> tuple[Reading, list[Building]]:
     """Each word of a text with the merges that build it, and how its symbols are read."""
-    engine = tokenizer._engine
+    engine = tokenizer.engine
     kind = json.loads(engine.to_str())["model"]["type"]
     if kind != "BPE":
         raise InputError(f"{kind} has no merges: {OTHERWISE.get(kind, 'it is another way to cut')}", _REMEDY)

@@ -65,11 +65,11 @@ class ForeignTokenizer(Tokenizer):
     def with_specials(self, names: Iterable[str]) -> "ForeignTokenizer":
         """The same with more special tokens, whose ids follow its last; those it has keep theirs."""
         more = super().with_specials(names)
-        return type(self)(more._engine, self.rule, self.marks)
+        return type(self)(more.engine, self.rule, self.marks)
 
     def of_size(self, size: int) -> "ForeignTokenizer":
         """The same for a model that has more rows than there are tokens, as many have: the ids above are no text."""
-        wider = type(self)(self._engine, self.rule, self.marks)
+        wider = type(self)(self.engine, self.rule, self.marks)
         wider._size = max(size, self._size)
         if wider._bytes is not None:
             wider._bytes += [b""] * (wider._size - len(wider._bytes))
@@ -85,11 +85,11 @@ class ForeignTokenizer(Tokenizer):
 
     @cached_property
     def _frame(self) -> Frame:
-        return frame_of(self._engine)
+        return frame_of(self.engine)
 
     @cached_property
     def _pair_frame(self) -> Frame:
-        return frame_of(self._engine, pair=True)
+        return frame_of(self.engine, pair=True)
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each text, computed in parallel; equal to `encode` of each."""
@@ -101,9 +101,9 @@ class ForeignTokenizer(Tokenizer):
     @cached_property
     def _fast(self) -> Encode | None:
         """tiktoken, where the file is a plain byte-level BPE."""
-        if Tokenizer.problem_of(self._engine) is not None:
+        if Tokenizer.problem_of(self.engine) is not None:
             return None
-        return fast_encoder(self._engine, json.loads(self._engine.to_str()))
+        return fast_encoder(self.engine, json.loads(self.engine.to_str()))
 
     @cached_property
     def _encode(self) -> Encode:
@@ -115,14 +115,14 @@ class ForeignTokenizer(Tokenizer):
     @cached_property
     def _cutter(self) -> Engine:
         """The engine that texts are given to."""
-        spellable = self._special_id.keys() & self._engine.get_vocab(with_added_tokens=False).keys()
-        return deafened(self._engine, self._special_id) if spellable else self._engine
+        spellable = self._special_id.keys() & self.engine.get_vocab(with_added_tokens=False).keys()
+        return deafened(self.engine, self._special_id) if spellable else self.engine
 
     def encode_marked(self, text: str, names: Sequence[str]) -> list[int]:
         """Ids of a text in which these special tokens are written by name; the file says whose blanks beside are."""
         heard = tuple(name for name in names if name in self._special_id)
         if heard not in self._hearing:
-            self._hearing[heard] = deafened(self._engine, [name for name in self._special_id if name not in heard])
+            self._hearing[heard] = deafened(self.engine, [name for name in self._special_id if name not in heard])
         return list(self._hearing[heard].encode(valid_text(text), add_special_tokens=False).ids)
 
     @cached_property
@@ -155,16 +155,16 @@ class ForeignTokenizer(Tokenizer):
 
     def token_text(self, token: int) -> str:
         r"""One token as a picture shows it: its text, a special's name, `\xc3` for part of a character."""
-        if isinstance(self._engine.model, WordPiece):
-            return str(self._engine.id_to_token(self._known(token)) or "")
+        if isinstance(self.engine.model, WordPiece):
+            return str(self.engine.id_to_token(self._known(token)) or "")
         return super().token_text(token)
 
     @cached_property
     def _byte(self) -> dict[int, bytes]:
         """Tokens that are single bytes, `<0x0A>`, where the decoder joins them to characters."""
-        if '"ByteFallback"' not in json.dumps(json.loads(self._engine.to_str())["decoder"]):
+        if '"ByteFallback"' not in json.dumps(json.loads(self.engine.to_str())["decoder"]):
             return {}
-        ids = ((self._engine.token_to_id(f"<0x{byte:02X}>"), byte) for byte in range(256))
+        ids = ((self.engine.token_to_id(f"<0x{byte:02X}>"), byte) for byte in range(256))
         return {token: bytes([byte]) for token, byte in ids if token is not None}
 
     @cached_property
@@ -175,8 +175,8 @@ class ForeignTokenizer(Tokenizer):
 
     def _all_bytes(self) -> list[bytes]:
         """What each token adds to a text; an id that no token has adds nothing."""
-        found = [b""] * (max(self._engine.get_vocab().values(), default=-1) + 1)
-        for name, place in self._engine.get_vocab().items():
+        found = [b""] * (max(self.engine.get_vocab().values(), default=-1) + 1)
+        for name, place in self.engine.get_vocab().items():
             found[place] = b"" if place in self._special_text else bytes_of(name)
         return found
 
@@ -236,7 +236,7 @@ def open_foreign(folder: Path) -> ForeignTokenizer:
             raise FileError(f"{path}: {error.problem}", "copy it again from where the model came from") from error
     else:
         _refuse_pieces(folder)
-        engine = open_tokenizer(folder)._engine
+        engine = open_tokenizer(folder).engine
         _frame_as_roberta(engine, settings)
     vocabulary = engine.get_vocab()
     _make_special(engine, [vocabulary[name] for name in settings.more if name in vocabulary])

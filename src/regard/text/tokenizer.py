@@ -60,7 +60,8 @@ class Tokenizer:
         engine.no_padding()
         engine.no_truncation()
         added = engine.get_added_tokens_decoder()
-        self._engine = engine
+        self.engine = engine
+        """What does the work; not to be changed."""
         self._special_text = {token: str(entry.content) for token, entry in added.items() if entry.special}
         self._special_id = {text: token for token, text in self._special_text.items()}
         self._size = int(engine.get_vocab_size())
@@ -125,17 +126,17 @@ class Tokenizer:
         """The same with more special tokens, whose ids follow its last; those it has keep theirs."""
         new = [name for name in names if name not in self._special_id]
         for name in new:
-            if name in self._engine.get_vocab():
+            if name in self.engine.get_vocab():
                 raise InputError(
                     f"{name} is an ordinary token here and cannot be a special one", "learn from texts without it"
                 )
-        engine = Engine.from_str(self._engine.to_str())
+        engine = Engine.from_str(self.engine.to_str())
         engine.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in new])
         return type(self)(engine, self.rule)
 
     def to_json(self) -> str:
         """The whole tokenizer as tokenizer.json text, readable by Hugging Face's libraries."""
-        text = str(self._engine.to_str(pretty=True))
+        text = str(self.engine.to_str(pretty=True))
         if self.rule is None:
             return text
         head = '"model": {\n    "type": "BPE",'
@@ -150,22 +151,22 @@ class Tokenizer:
         checked = [valid_text(text) for text in texts]
         if self._bytes is not None:
             return encode_all(self._encode, checked)
-        return [list(one.ids) for one in self._engine.encode_batch_fast(checked, add_special_tokens=False)]
+        return [list(one.ids) for one in self.engine.encode_batch_fast(checked, add_special_tokens=False)]
 
     @cached_property
     def _encode(self) -> Encode:
-        fast = None if self._bytes is None else fast_encoder(self._engine, json.loads(self._engine.to_str()))
+        fast = None if self._bytes is None else fast_encoder(self.engine, json.loads(self.engine.to_str()))
         return fast or self._encode_by_tokenizers
 
     def _encode_by_tokenizers(self, text: str) -> list[int]:
-        return list(self._engine.encode(text, add_special_tokens=False).ids)
+        return list(self.engine.encode(text, add_special_tokens=False).ids)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token of `encode(text)` sits in the text, in characters.
 
         A character that takes several tokens (`é` is two bytes) is the span of each of them.
         """
-        encoding = self._engine.encode(valid_text(text), add_special_tokens=False)
+        encoding = self.engine.encode(valid_text(text), add_special_tokens=False)
         return [(start, end) for start, end in encoding.offsets]
 
     def framed(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
@@ -190,7 +191,7 @@ class Tokenizer:
         """Text of ids, special tokens left out; bytes that end mid-character become `�`."""
         if self._bytes is not None:
             return b"".join([self._bytes[self._known(token)] for token in ids]).decode("utf-8", errors="replace")
-        return str(self._engine.decode([self._known(token) for token in ids], skip_special_tokens=True))
+        return str(self.engine.decode([self._known(token) for token in ids], skip_special_tokens=True))
 
     def stream(self) -> TextStream:
         """Decoding one id at a time: `push(id)` gives text, never half a character, and `end()` the rest."""
@@ -214,7 +215,7 @@ class Tokenizer:
     @property
     def merges(self) -> list[tuple[str, str]]:
         """The pairs that are joined, in the order they were learnt, in symbols; none where pieces come otherwise."""
-        found = json.loads(self._engine.to_str())["model"].get("merges", [])
+        found = json.loads(self.engine.to_str())["model"].get("merges", [])
         pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in found)
         return [(left, right) for left, right in pairs]
 
@@ -260,7 +261,7 @@ class Tokenizer:
         return hash(self.to_json())
 
     def __reduce__(self) -> tuple[Callable[[str, str | None], "Tokenizer"], tuple[str, str | None]]:
-        return type(self)._again, (self._engine.to_str(), self.rule)
+        return type(self)._again, (self.engine.to_str(), self.rule)
 
     @classmethod
     def _again(cls, text: str, rule: str | None) -> "Tokenizer":
@@ -286,7 +287,7 @@ class Tokenizer:
 
     def _all_bytes(self) -> list[bytes]:
         """What each token adds to a text."""
-        names = sorted(self._engine.get_vocab().items(), key=lambda entry: entry[1])
+        names = sorted(self.engine.get_vocab().items(), key=lambda entry: entry[1])
         return [b"" if place in self._special_text else bytes_of(name) for name, place in names]
 
     def _special(self, name: str) -> int:

@@ -136,7 +136,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def token_text(self, token: int) -> str:
         """One token as a picture shows it: a piece with its `##`, or a special's name."""
-        return str(self._engine.id_to_token(self._known(token)))
+        return str(self.engine.id_to_token(self._known(token)))
 
     def token_bytes(self, token: int) -> bytes:
         """What a token adds to a text that has begun, in UTF-8: its letters, after a space where a word begins."""

@@ -56,7 +56,7 @@ class WordBpeTokenizer(Tokenizer):
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token of `encode(text)` sits in the text, in characters; an end mark takes no room."""
-        encoding = self._engine.encode(valid_text(text), add_special_tokens=False)
+        encoding = self.engine.encode(valid_text(text), add_special_tokens=False)
         spans: list[tuple[int, int]] = []
         for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
             before = spans[-1][1] if spans else 0
@@ -70,7 +70,7 @@ class WordBpeTokenizer(Tokenizer):
 
     def token_text(self, token: int) -> str:
         """One token as a picture shows it, with its mark."""
-        return str(self._engine.id_to_token(self._known(token)))
+        return str(self.engine.id_to_token(self._known(token)))
 
     @classmethod
     def problem_of(cls, engine: Engine) -> str | None:
