@@ -61,6 +61,12 @@ def test_the_time_left_is_the_time_of_a_step_times_the_steps_left(monkeypatch):
     assert console.file.getvalue().splitlines()[-1].endswith("0:02:06 left")  # 18 × 7 s
 
 
+def test_a_step_that_took_no_time_leaves_the_speed_of_the_others():
+    found = [Report(step, 20, 3.25, 1e-3, 1e12 if step == 19 else 1000.0, None, None, 0) for step in range(1, 21)]
+    *_, last = shown(found).splitlines()
+    assert 1000 <= float(last.split(" tokens/s")[0].split()[-1].replace(",", "")) < 1060
+
+
 def test_a_long_wait_is_broken_by_a_line(monkeypatch):
     """Every step takes two minutes by this clock: a line at least every six."""
     clock = iter(range(0, 10**9, 60))

@@ -25,6 +25,13 @@ def lines_of(corpus):
     return [line for line in lines if line]
 
 
+def test_what_is_too_long_to_be_counted_is_no_word():
+    long = "k" * 1500
+    corpus = encode_corpus(lambda: [f"a b {long} c\n"] * 7, 1)
+    assert sorted(corpus.words) == ["a", "b", "c"]
+    assert corpus.counts.tolist() == [7, 7, 7]
+
+
 def test_ids_go_from_the_most_frequent_word_to_the_least():
     corpus = encode_corpus(lambda: [TEXT], 1)
     counts = Counter(TEXT.split())

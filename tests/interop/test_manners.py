@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 transformers = pytest.importorskip("transformers")
 
@@ -14,7 +15,8 @@ from tiny_folders import FOLDERS, write  # noqa: E402
 
 import regard  # noqa: E402
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy  # noqa: E402
-from regard.errors import FileError  # noqa: E402
+from regard.errors import FileError, InputError  # noqa: E402
+from regard.interop.huggingface import family_of  # noqa: E402
 from regard.interop.writing import write_folder  # noqa: E402
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -236,3 +238,73 @@ def test_manners_that_change_nothing_are_read(tmp_path):
     quiet |= {"suppress_tokens": None, "begin_suppress_tokens": None, "forced_eos_token_id": None, "num_beams": 1}
     change(folder / GENERATION, **quiet)
     assert regard.load(folder).decoding == before.decoding
+
+
+def test_where_a_file_does_not_say_how_many_are_drawn_from_it_is_as_many_as_theirs(tmp_path):
+    folder = write("llama 3", tmp_path / "told")
+    change(folder / GENERATION, do_sample=True, temperature=5.0)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    read = tokenizer(["The river"], return_tensors="pt", return_token_type_ids=False)
+    asked = {"max_new_tokens": 1, "output_scores": True, "return_dict_in_generate": True, "pad_token_id": 0}
+    drawn = model.generate(**read, **asked).scores[0] > -1e30
+    chosen = regard.load(folder).decoding.chosen()
+    with torch.no_grad():
+        assert torch.equal(chosen.filtered(model(**read).logits[:, -1]) > -1e30, drawn)
+    assert int(drawn.sum()) == 50
+
+
+def test_who_draws_from_all_tokens_says_so_to_others(tmp_path):
+    folder = write("llama 3", tmp_path / "told")
+    change(folder / GENERATION, do_sample=True, top_k=0)
+    model = regard.load(folder)
+    write_folder(tmp_path / "again", model.module, model.tokenizer, model.recipe)
+    assert json.loads((tmp_path / "again" / GENERATION).read_text())["top_k"] == 0
+
+
+def test_a_decoder_that_begins_with_no_token_is_refused(tmp_path):
+    folder = write("t5", tmp_path / "told")
+    change(folder / GENERATION, decoder_start_token_id=10**6)
+    with pytest.raises(FileError, match="begin with token 1000000"):
+        regard.load(folder)
+
+
+def test_a_gap_does_not_hold_the_token_that_ended_the_answer(tmp_path):
+    folder = write("t5", tmp_path / "told")
+    tokenizer = regard.load(folder).tokenizer
+    end = next(i for i in range(tokenizer.size) if tokenizer.token_text(i).isalpha())
+    change(
+        folder / GENERATION,
+        eos_token_id=[1, end],
+        forced_bos_token_id=tokenizer.special_ids["<extra_id_0>"],
+        forced_eos_token_id=end,
+        bad_words_ids=[[i] for i in range(tokenizer.size) if tokenizer.token_text(end) in tokenizer.token_text(i)],
+    )
+    [answer] = regard.load(folder).answers(["the <extra_id_0> by"], None, 4)
+    assert tokenizer.token_text(end) not in answer.record["spans"]["<extra_id_0>"]
+
+
+def test_an_answer_ends_where_positions_do_unless_a_length_is_asked_for(tmp_path):
+    model = regard.load(write("gpt", tmp_path / "told"))
+    longest = model.module.config.longest
+    model.recipe.decoding.__dict__["max_new_tokens"] = 10 * longest
+    model.recipe.decoding.__dict__["ends"] = (model.tokenizer.size - 1,)
+    text = "The river"
+    [found] = model.hypotheses([text], Greedy(), None)
+    assert len(found.ids) <= longest - len(model.tokenizer.encode(text)) + 1
+    with pytest.raises(InputError, match="fewer new tokens"):
+        model.hypotheses([text], Greedy(), 10 * longest)
+
+
+@pytest.mark.parametrize("kind", ["gpt", "t5", "marian"])
+def test_of_weights_that_are_one_either_name_will_do(kind, tmp_path):
+    folder = write(kind, tmp_path / "told")
+    before = regard.load(folder).module.state_dict()
+    family = family_of(folder)
+    tensors = load_file(folder / "model.safetensors")
+    original = next(one for one in family.copies.values() if one in tensors and tensors[one].dim() == 2)
+    copy = next(one for one, held in family.copies.items() if held == original)
+    tensors = {copy if name == original else name: tensor for name, tensor in tensors.items() if name != copy}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    after = regard.load(folder).module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)

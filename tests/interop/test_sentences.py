@@ -55,7 +55,6 @@ def by_hand(folder: Path, pooling: str) -> torch.Tensor:
         ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True, "include_prompt": True}, "max"),
         ({"pooling_mode": "max"}, "max"),
         ({"pooling_mode": "cls"}, "cls"),
-        (None, "mean"),
     ],
 )
 def test_the_vector_of_a_text_is_the_one_its_folder_says(encoder, modes, pooling, kinds, tmp_path):
@@ -66,11 +65,34 @@ def test_the_vector_of_a_text_is_the_one_its_folder_says(encoder, modes, pooling
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_the_pooling_is_read_from_the_folder_that_modules_json_names(encoder, tmp_path):
+    folder = told(encoder, tmp_path / "told", {"pooling_mode_max_tokens": True}, ["Transformer", "Pooling"])
+    (folder / "1_Pooling").rename(folder / "pool")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["path"] = "pool"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    found = torch.tensor(regard.load(folder).run(TEXTS))
+    torch.testing.assert_close(found, by_hand(encoder, "max"), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["nowhere", "..", "../told", "/etc"])
+def test_a_pooling_that_is_not_there_is_refused(encoder, where, tmp_path):
+    folder = told(encoder, tmp_path / "told", {"pooling_mode_max_tokens": True}, ["Transformer", "Pooling"])
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["path"] = where
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(FileError):
+        regard.load(folder)
+
+
 @pytest.mark.parametrize(
     ("modes", "kinds", "problem"),
     [
         ({"pooling_mode_mean_sqrt_len_tokens": True}, ["Transformer", "Pooling"], "by mean_sqrt_len_tokens"),
         ({"pooling_mode": "lasttoken"}, ["Transformer", "Pooling"], "by lasttoken"),
+        ({"pooling_mode": ""}, ["Transformer", "Pooling"], "which is not known here"),
+        ({"pooling_mode_cls_token": False}, ["Transformer", "Pooling"], "by nothing"),
+        ({"pooling_mode_cls_token": True}, [], "through nothing"),
         (
             {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
             ["Transformer", "Pooling"],

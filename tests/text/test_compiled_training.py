@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
@@ -46,12 +46,16 @@ def test_compiled_counts_are_those_of_the_pattern(texts: list[str]) -> None:
         st.text("ab", min_size=1, max_size=13) | st.text("abcé日", min_size=1, max_size=7), st.integers(1, 29)
     ),
     st.integers(0, 61),
+    st.sampled_from([(), ("<pad>", "<s>")]),
+    st.sampled_from(["", "z"]),  # ids that stand in no word make room
 )
-def test_compiled_merges_are_those_of_the_reference(counts: dict[str, int], more: int) -> None:
-    specials = ("<pad>", "<s>")
-    letters = sorted({*"".join(counts), "z"})
+@example({"bbbbbaaabababa": 1, "abaaa": 2, "babaabb": 50, "a": 3}, 5, (), "")
+def test_compiled_merges_are_those_of_the_reference(
+    counts: dict[str, int], more: int, specials: tuple[str, ...], alphabet: str
+) -> None:
+    letters = sorted({*"".join(counts), *alphabet})
     size = len(specials) + len(letters) + more
-    expected = train(counts, size, "engine", specials=specials, alphabet="z")
+    expected = train(counts, size, "engine", specials=specials, alphabet=alphabet)
     found = merge_words(counts, letters, first=len(specials), size=size)
     names = expected.vocabulary
     assert [(names[left], names[right]) for left, right in found] == [merge.pair for merge in expected.merges]

@@ -43,7 +43,7 @@ class ProgressBar:
             console=self.console,
         )
         self.task: TaskID | None = None
-        self.speed = 0.0
+        self.pace = 0.0  # seconds a token, of late
         self.first = 0
         self.begun = self.spoken = 0.0
 
@@ -60,8 +60,10 @@ class ProgressBar:
         """Move the bar; print a line for every validation."""
         if not self.first:
             self._begin(report)
-        self.speed = 0.95 * self.speed + 0.05 * report.tokens_per_second if self.speed else report.tokens_per_second
-        state = f"loss {report.loss:.3f}  {self.speed:,.0f} tokens/s"
+        if report.tokens_per_second:
+            taken = 1 / report.tokens_per_second  # times have a mean: a step that hardly waited has a speed beyond all
+            self.pace = 0.95 * self.pace + 0.05 * taken if self.pace else taken
+        state = f"loss {report.loss:.3f}  {1 / self.pace if self.pace else 0:,.0f} tokens/s"
         if self.task is not None:
             self.bar.update(self.task, completed=report.step, state=state)
         if report.validation is not None:

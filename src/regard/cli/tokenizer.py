@@ -207,7 +207,7 @@ def _built(loaded: "Tokenizer", text: str) -> "tuple[Reading, list[Building]]":
 
 def _is_tokenizer(path: Path) -> bool:
     name = path.name.removesuffix(".gz")
-    return path.is_dir() or path.suffix == ".json" or name in ("vocab.json", "vocab.txt")
+    return path.is_dir() or name.endswith(".json") or name == "vocab.txt"
 
 
 def _open(path: Path) -> "Tokenizer":

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
 from regard.errors import ConfigError, InputError
-from regard.text.counting import MOST_WORDS, count_words
+from regard.text.counting import LONGEST_WORD, MOST_WORDS, count_words
 
 LINE_END = -1
 """Stands in a chunk where a line ends."""
@@ -51,7 +51,7 @@ class EncodedCorpus:
 
 def encode_corpus(texts: Callable[[], Iterable[str]], min_count: int = 5, *, most: int = MOST_WORDS) -> EncodedCorpus:
     """Read the texts twice: to count words, and to encode those that occur often enough; `texts` begins them anew."""
-    found = count_words(texts(), str.split, most=most)
+    found = count_words(texts(), _words, most=most)
     if found.lost >= min_count:
         raise ConfigError(
             f"of over {most:,} different words counts may fall short by {found.lost}, and min_count is {min_count}",
@@ -70,6 +70,14 @@ def encode_corpus(texts: Callable[[], Iterable[str]], min_count: int = 5, *, mos
     chunks = tuple(_chunks(texts(), {word: row for row, word in enumerate(frequent)}))
     ids = np.concatenate([np.bincount(chunk[chunk >= 0], minlength=len(frequent))[None] for chunk in chunks])
     return EncodedCorpus(tuple(frequent), ids.sum(axis=0), chunks)
+
+
+def _words(text: str) -> list[str]:
+    """Without those too long to be counted, which are no words."""
+    found = text.split()
+    if max(map(len, found), default=0) > LONGEST_WORD:
+        found = [word for word in found if len(word) <= LONGEST_WORD]
+    return found
 
 
 def _chunks(texts: Iterable[str], row_of: dict[str, int]) -> Iterator[Int32[np.ndarray, "_"]]:

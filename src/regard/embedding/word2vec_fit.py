@@ -176,3 +176,5 @@ def _need_numba() -> None:
         raise InputError(
             "training vectors on a CPU needs Numba, which is not installed", "pip install 'regard[vectors]'"
         ) from error
+    except Exception as error:
+        raise InputError(f"Numba cannot be used here: {error}", "pip install --force-reinstall numba") from error

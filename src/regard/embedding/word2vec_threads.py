@@ -123,7 +123,7 @@ def _call(typing: Any, function: Any, number: Any) -> Any:
     return types.void(types.uintp, types.int32), generate
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 @no_type_check
 def meet(meeting: Meeting, arrivals: int) -> bool:
     """Arrive, and wait until so many have; false when the work was broken off."""

@@ -33,6 +33,11 @@ def open_folder(folder: Path) -> Loaded:
     module = read_model(folder)
     if module.config.architecture == "encoder-decoder":
         start = read_start(folder)
+        if start is not None and start >= module.config.vocabulary:
+            raise FileError(
+                f"{folder} has its decoder begin with token {start}, and there are {module.config.vocabulary:,}",
+                "copy its config.json and generation_config.json again",
+            )
         begin = tokenizer.marks.pad if start is None else start
         tokenizer = ForeignTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
     _check_size(tokenizer, module.config, folder)

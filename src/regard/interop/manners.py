@@ -7,7 +7,8 @@
     renormalize_logits      a beam counts shares of what may be chosen
     decoder_start_token_id  what the decoder reads first
 
-What would change the text and is not known here is refused by name, and never passed over in silence.
+What would change the text and is not known here is refused by name, and never passed over in silence; but the
+`max_length` of a model that goes on with a text, which counts that text too, is: say how many new tokens you want.
 """
 
 from collections.abc import Mapping
@@ -37,10 +38,21 @@ SILENT: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1,),
     "sequence_bias": ({}, []),
     "stop_strings": ([], ""),
+    "token_healing": (False,),
+    "watermarking_config": (),
 }
 """Their keys that change what is written, and the values besides null that change nothing."""
 SILENT_OF_BEAMS = {"early_stopping": (False,), "diversity_penalty": (0,)}
-SILENT_OF_SAMPLING = {"min_p": (0,), "typical_p": (1,), "epsilon_cutoff": (0,), "eta_cutoff": (0,), "num_beams": (1,)}
+SILENT_OF_SAMPLING = {
+    "min_p": (0,),
+    "typical_p": (1,),
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "num_beams": (1,),
+    "top_h": (),
+}
+THEIR_TOP_K = 50
+"""How many of the likeliest are drawn from where a file does not say."""
 
 
 def read_manners(folder: Path, config: TransformerConfig, end: int | None) -> DecodingTable:
@@ -70,9 +82,11 @@ def read_start(folder: Path) -> int | None:
 def their_manners(table: DecodingTable, ids: Mapping[str, int | None]) -> dict[str, object]:
     """The [decoding] table in their words, with the ids of special tokens."""
     given: dict[str, object] = {**ids, "do_sample": table.strategy == "sample", "max_new_tokens": table.max_new_tokens}
-    for key in ("temperature", "top_k", "top_p"):
+    for key in ("temperature", "top_p"):
         if getattr(table, key) is not None:
             given[key] = getattr(table, key)
+    if table.strategy == "sample":
+        given["top_k"] = table.top_k or 0
     if table.strategy == "beam":
         given["num_beams"] = table.beams or 5
         given["length_penalty"] = 1.0 if table.length_penalty is None else table.length_penalty
@@ -95,6 +109,9 @@ def _file(folder: Path) -> Path:
 
 def _strategy(said: Mapping[str, Any]) -> dict[str, Any]:
     """How tokens are chosen; refuse what has no word here."""
+    for key in ("do_sample", "renormalize_logits"):
+        if said.get(key) not in (None, True, False):
+            raise ConfigError(f"{key} = {str(said[key])[:60]} is neither true nor false", f"copy {GENERATION} again")
     sampling, beams = bool(said.get("do_sample")), said.get("num_beams")
     many = not sampling and beams not in (None, 1)
     for key, silent in {**SILENT, **(SILENT_OF_BEAMS if many else SILENT_OF_SAMPLING if sampling else {})}.items():
@@ -103,7 +120,8 @@ def _strategy(said: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{key} = {str(value)[:60]} is not known here", f"take {key} out to load it without")
     if sampling:
         kept = {key: said.get(key) for key in ("temperature", "top_k", "top_p")}
-        return {"strategy": "sample", **kept, "top_k": kept["top_k"] or None}  # 0 is theirs for all
+        kept["top_k"] = said.get("top_k", THEIR_TOP_K) or None  # 0 is theirs for all
+        return {"strategy": "sample", **kept}
     return {"strategy": "beam", "beams": beams, "length_penalty": said.get("length_penalty")} if many else {}
 
 

@@ -59,18 +59,19 @@ class Reading:
         self.given = {_today(name): name for name in source.places}
         """Their tensors by the name of today, with what their file calls them."""
         body = family.body
+        self.needed: set[str] = set()
+        """What the model has a place for, by their names; what is needed stands in for nothing else."""
         self.bare = bool(body) and not any(name.startswith(body) for name in self.given)
 
     def tensors(self, shapes: dict[str, torch.Size]) -> Iterator[tuple[str, Tensor]]:
         """Every one of ours."""
         used = set()
+        self.needed = {self._own(place.name) for name in shapes if (place := place_of(name, self.names)) is not None}
         for name, shape in shapes.items():
             place = place_of(name, self.names)
             if place is None:
                 raise FileError(f"a {self.family.name} model has no place for {name!r}", REMEDY)
-            theirs = self._own(place.name)
-            if theirs not in self.given:
-                raise FileError(f"{self.where} lacks the tensor {theirs!r}", REMEDY)
+            theirs = self._present(self._own(place.name))
             used.add(theirs)
             tensor = self.source.read(self.given[theirs])
             if tensor.dtype not in PLAIN:
@@ -86,16 +87,28 @@ class Reading:
             yield name, ours
         self._check_rest(used)
 
+    def _copies(self) -> dict[str, str]:
+        """Names in their file of what is there twice, and of what it is a copy of."""
+        return {self._own(copy): self._own(original) for copy, original in self.family.copies.items()}
+
+    def _present(self, name: str) -> str:
+        """This name if their file has it, or that of a copy: of weights that are one, some keep the other."""
+        others = (one for one, original in self._copies().items() if original == name and one not in self.needed)
+        found = next((one for one in (name, *others) if one in self.given), None)
+        if found is None:
+            raise FileError(f"{self.where} lacks the tensor {name!r}", REMEDY)
+        return found
+
     def _check_rest(self, used: set[str]) -> None:
         """What is left over is a copy or no weight, or it is named."""
-        copies = {self._own(copy): self._own(original) for copy, original in self.family.copies.items()}
+        copies = self._copies()
         for theirs, kept in self.given.items():
             if theirs in used or any(re.fullmatch(self._own(one), theirs) for one in self.family.dropped):
                 continue
             if theirs not in copies:
                 raise FileError(f"{self.where} has a tensor {theirs!r} this model does not know", REMEDY)
-            original = copies[theirs]
-            if original in self.given and not self.source.equal(kept, self.given[original]):
+            original = self._present(copies[theirs])
+            if not self.source.equal(kept, self.given[original]):
                 raise FileError(
                     f"{self.where} has {theirs!r} and {original!r}, which differ, and the config says they are one",
                     "set tie_word_embeddings to false in its config.json",

@@ -21,18 +21,20 @@ _REMEDY = f"this version reads {', '.join(THEIRS.values())}, one of them"
 
 def read_pooling(folder: Path) -> dict[str, Any]:
     """Of the [task] table: the mean, brought to length 1, where nothing is said."""
-    kinds = _kinds(folder / MODULES) if (folder / MODULES).is_file() else list(KINDS)
-    path = folder / POOLING
-    said = read_json(path, "copy it again") if path.is_file() else {}
+    modules = _modules(folder / MODULES)
+    path = folder / POOLING if modules is None else folder / modules["Pooling"] / "config.json"
+    if modules is None and not path.is_file():
+        return {"pooling": "mean", "normalised": True}
+    said = read_json(path, "copy it again")
     modes = [key.removeprefix("pooling_mode_") for key, on in said.items() if key.startswith("pooling_mode_") and on]
-    if isinstance(said.get("pooling_mode"), str):  # as newer versions write it
-        modes = [
-            next((name for name in THEIRS.values() if name.startswith(said["pooling_mode"])), said["pooling_mode"])
-        ]
+    if "pooling_mode" in said:  # as newer versions write it
+        mode = str(said["pooling_mode"])
+        modes = [next((name for name in THEIRS.values() if mode and name.startswith(mode)), mode)]
     ours = {theirs: name for name, theirs in THEIRS.items()}
-    if len(modes) > 1 or not all(mode in ours for mode in modes):
-        raise FileError(f"{path} makes one vector of a text by {' and '.join(modes)}, which is not known here", _REMEDY)
-    return {"pooling": ours[modes[0]] if modes else "mean", "normalised": "Normalize" in kinds}
+    if len(modes) != 1 or modes[0] not in ours:
+        said_so = " and ".join(modes) or "nothing"
+        raise FileError(f"{path} makes one vector of a text by {said_so[:80]}, which is not known here", _REMEDY)
+    return {"pooling": ours[modes[0]], "normalised": modules is None or "Normalize" in modules}
 
 
 def write_pooling(folder: Path, width: int, task: TaskTable) -> None:
@@ -49,12 +51,22 @@ def write_pooling(folder: Path, width: int, task: TaskTable) -> None:
     write_json(folder / MODULES, modules)
 
 
-def _kinds(path: Path) -> list[str]:
-    """What the text goes through, by the last part of each name."""
-    modules = read_list(path, "copy it again")
-    kinds = [str(one.get("type")).rpartition(".")[2] if isinstance(one, dict) else str(one) for one in modules]
-    unknown = next((kind for kind in kinds if kind not in KINDS), None)
-    if unknown is not None or kinds != [kind for kind in KINDS if kind in kinds]:
-        problem = f"{path} lets a text go through {' and '.join(kinds)}"
-        raise FileError(problem, f"this version reads {', '.join(KINDS)}, in this order")
-    return kinds
+def _modules(path: Path) -> dict[str, str] | None:
+    """What the text goes through, by the last part of each name, and the folder of each; None where no file says so."""
+    if not path.is_file():
+        return None
+    modules = [one if isinstance(one, dict) else {"type": one} for one in read_list(path, "copy it again")]
+    kinds = [str(one.get("type")).rpartition(".")[2] for one in modules]
+    usual = {"Pooling": os.path.dirname(POOLING)}
+    folders = {kind: str(one.get("path", usual.get(kind, ""))) for kind, one in zip(kinds, modules, strict=True)}
+    known = [kind for kind in KINDS if kind in kinds]
+    if kinds != known or not {"Transformer", "Pooling"} <= folders.keys():
+        problem = f"{path} lets a text go through {' and '.join(kinds)[:80] or 'nothing'}"
+        raise FileError(problem, f"this version reads {', '.join(KINDS)}, in this order; the last may be absent")
+    inside = Path(folders["Pooling"]).name == folders["Pooling"] and folders["Pooling"] not in ("", "..")
+    if folders["Transformer"] or not inside:
+        where = folders["Transformer"] or folders["Pooling"]
+        raise FileError(
+            f"{path} has a module in {where[:80]!r}", "have the encoder beside it, the pooling in a folder there"
+        )
+    return folders

@@ -18,6 +18,8 @@ from regard.models.checkpoint import WEIGHTS
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.bin")
+LONGEST_NAME = 255
+"""Bytes of a file's name that systems allow."""
 BLOCK = 2**22
 """Numbers compared at a time."""
 
@@ -111,8 +113,10 @@ def _shards(folder: Path) -> list[Path]:
         raise FileError(f"{folder / INDEX} has no weight_map of names", "copy it again")
     found = []
     for name in sorted(set(shards.values())):
-        if Path(name).name != name:
-            raise FileError(f"{folder / INDEX} names {name!r}, outside its folder", "copy it from its source again")
+        if Path(name).name != name or not 0 < len(name.encode(errors="replace")) <= LONGEST_NAME:
+            raise FileError(
+                f"{folder / INDEX} names {name[:80]!r}, outside its folder", "copy it from its source again"
+            )
         if not (folder / name).is_file():
             raise FileError(f"{folder} lacks {name}, which its index names", "copy it again")
         found.append(folder / name)

@@ -31,7 +31,13 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     write_model(folder, module, family, ids)
     write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, module.config.architecture))
     names = {f"{role}_token": tokenizer.token_text(token) for role, token in marks.items()}
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names}
+    settings: dict[str, object] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        **names,
+    }
+    if module.config.positions == "learnt":
+        settings["model_max_length"] = module.config.longest
     write_json(folder / "tokenizer_config.json", settings)
     if module.config.head == "tokens":
         write_json(folder / GENERATION, their_manners(recipe.decoding, ids))

@@ -69,5 +69,5 @@ class Positions(nn.Module):
         if self.longest is not None and length > self.longest:
             raise InputError(
                 f"the text reaches position {length} and this model has learnt {self.longest}",
-                "shorten it, or train with a larger `longest` or with positions that have no limit, such as rotary",
+                "shorten it or ask for fewer new tokens; rotary positions and their like have no limit",
             )

@@ -57,7 +57,7 @@ class Denoising(OfDocuments, Writing[Splits[Document]]):
 
     def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
         """The text with what the model wrote in its gaps."""
-        return filled(text, found, model.tokenizer)
+        return filled(text, self.written(model, found), found.score, model.tokenizer)
 
     def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
         """Refused: gaps are filled when all of them are written."""

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from regard.data.sentinels import GAP, SENTINELS, gaps
-from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError
 from regard.tasks.task import Answer
 from regard.text.tokenizer import Tokenizer
 
 
-def filled(text: str, found: Hypothesis, tokenizer: Tokenizer) -> Answer:
-    """The text with what was found in its gaps."""
+def filled(text: str, written: Sequence[int], score: float, tokenizer: Tokenizer) -> Answer:
+    """The text with what was written in its gaps."""
     held = gaps(text, tokenizer)
-    spans = {gap: span for gap, span in spans_of(found.ids, tokenizer).items() if gap in held}
+    spans = {gap: span for gap, span in spans_of(written, tokenizer).items() if gap in held}
     output = GAP.sub(lambda gap: spans.get(gap[0], "").strip() if gap[0] in held else gap[0], text)
-    return Answer(output, output, {"output": output, "spans": spans, "score": found.score})
+    return Answer(output, output, {"output": output, "spans": spans, "score": score})
 
 
 def spans_of(ids: Sequence[int], tokenizer: Tokenizer) -> dict[str, str]:

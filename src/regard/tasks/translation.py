@@ -66,7 +66,7 @@ class Translation(Writing[Corpus]):
     def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
         """What the model wrote; where the text has gaps that the model knows, as T5 does, the text with them filled."""
         if gaps(text, model.tokenizer):
-            return filled(text, found, model.tokenizer)
+            return filled(text, self.written(model, found), found.score, model.tokenizer)
         return super().answer(model, text, found)
 
     def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:

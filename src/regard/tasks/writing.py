@@ -37,9 +37,12 @@ class Writing(Task[D]):
 
     def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
         """What was found for a text, as the model says it."""
-        written = found.ids[:-1] if found.ids[-1] in _ends(model) else found.ids
-        output = text_after(model.tokenizer, self.before(model, text), written)
+        output = text_after(model.tokenizer, self.before(model, text), self.written(model, found))
         return Answer(output, output, {"output": output, "score": found.score, "tokens": len(found.ids)})
+
+    def written(self, model: Asked, found: Hypothesis) -> tuple[int, ...]:
+        """What was found without the token that ended it."""
+        return found.ids[:-1] if found.ids[-1] in _ends(model) else found.ids
 
     def hypotheses(
         self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
@@ -49,14 +52,13 @@ class Writing(Task[D]):
             raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
         for text in texts:
             self.check(model.recipe, text)
-        stop, rules = _limits(model, max_new_tokens)
         device = next(model.module.parameters()).device
         found = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.prompt(model, texts[first : first + TOGETHER]).to(device)
             chosen = strategy or model.decoding.chosen()
             chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
-            found += generate(model.module, inputs, chosen, stop, rules)
+            found += generate(model.module, inputs, chosen, *_limits(model, inputs, max_new_tokens))
         return found
 
     def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
@@ -71,7 +73,7 @@ class Writing(Task[D]):
             for token in before:
                 text_of.push(token)
             text_of.end()
-        stop, rules = _limits(model, max_new_tokens)
+        stop, rules = _limits(model, inputs, max_new_tokens)
         for token in stream(model.module, inputs, chosen, stop, rules):
             if token not in stop.ends and (piece := text_of.push(token)):
                 yield piece
@@ -90,8 +92,14 @@ def _ends(model: Asked) -> tuple[int, ...]:
     return model.decoding.ends or (model.tokenizer.eos_id,)
 
 
-def _limits(model: Asked, max_new_tokens: int | None) -> tuple[Stop, Rules]:
-    """When an answer ends, and what may stand in it."""
-    limit = model.decoding.max_new_tokens if max_new_tokens is None else max_new_tokens
+def _limits(model: Asked, inputs: Inputs, max_new_tokens: int | None) -> tuple[Stop, Rules]:
+    """When an answer ends, and what may stand in it; where nobody said how long it may be, as far as positions go."""
+    config, limit = model.module.config, max_new_tokens
+    if limit is None:
+        room = config.longest - inputs.tokens.ids.shape[1] + 1  # the last token is not read
+        limit = (
+            min(model.decoding.max_new_tokens, room) if config.positions == "learnt" else model.decoding.max_new_tokens
+        )
+        limit = max(limit, 1)
     end, *also = _ends(model)
     return Stop(end, limit, tuple(also)), model.decoding.rules(model.module.config.vocabulary)

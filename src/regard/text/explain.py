@@ -16,7 +16,7 @@ from regard.text.bpe import Bpe, Merge, Pair, build, joined, train
 from regard.text.bytelevel import bytes_of
 from regard.text.words import MARK, STAND_IN, shown
 
-MOST_WORDS = 20_000
+MOST_WORDS = 2_000
 """Different words of a corpus that is explained; more are no small corpus, and every merge looks at all."""
 SHOWN_PAIRS = 10
 SHOWN_WORDS = 40

@@ -86,7 +86,7 @@ def learn(symbols: Numbers, ends: Numbers, counts: Numbers, known: int, size: in
             break
         merges[done, 0], merges[done, 1] = left, right
         number = _places(words, pairs, pair, places)
-        pairs, fresh = _room(pairs, used + 2 * min(number, known + done)), used
+        pairs, fresh = _room(pairs, used + 2 * min(number, known + done + 1)), used
         for place in places[:number]:
             if words.pair[place] == pair:  # else the one before it took its left symbol
                 used = _join(words, pairs, place, known + done, with_left, with_right, used)

@@ -9,7 +9,8 @@ characters. This file writes nothing to disk.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -42,6 +43,17 @@ def parse_engine(text: str) -> tuple[Engine, str | None]:
         raise InputError(f"this is not a tokenizer ({error})", _REMEDY) from error
     rule = _RULE.search(text)
     return engine, rule.group(1) if rule else None
+
+
+@contextmanager
+def _saying_what_lacks() -> Iterator[None]:
+    """A text that an engine cannot cut, as a sentence: it has no kinds of errors."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            f"this tokenizer cannot cut the text: {error}", "train it with a token for what it does not know"
+        ) from error
 
 
 class Tokenizer:
@@ -151,7 +163,8 @@ class Tokenizer:
         checked = [valid_text(text) for text in texts]
         if self._bytes is not None:
             return encode_all(self._encode, checked)
-        return [list(one.ids) for one in self.engine.encode_batch_fast(checked, add_special_tokens=False)]
+        with _saying_what_lacks():
+            return [list(one.ids) for one in self.engine.encode_batch_fast(checked, add_special_tokens=False)]
 
     @cached_property
     def _encode(self) -> Encode:
@@ -159,7 +172,8 @@ class Tokenizer:
         return fast or self._encode_by_tokenizers
 
     def _encode_by_tokenizers(self, text: str) -> list[int]:
-        return list(self.engine.encode(text, add_special_tokens=False).ids)
+        with _saying_what_lacks():
+            return list(self.engine.encode(text, add_special_tokens=False).ids)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token of `encode(text)` sits in the text, in characters.

@@ -83,7 +83,7 @@ def _compiled(name: str) -> Any:
     """The module of that name if Numba can compile it here."""
     try:
         return import_module(f"regard.text.{name}")
-    except (ImportError, RuntimeError):  # no Numba, one that does not fit NumPy, or no folder to keep what it compiles
+    except Exception:  # no Numba, one that does not fit NumPy or was damaged, or no folder to keep what it compiles
         return None
 
 

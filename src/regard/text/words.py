@@ -60,7 +60,7 @@ class WordBpeTokenizer(Tokenizer):
         spans: list[tuple[int, int]] = []
         for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
             before = spans[-1][1] if spans else 0
-            spans.append((before, before) if token == MARK else (start, start + len(text[start:end].rstrip())))
+            spans.append((before, before) if token == MARK else (start, start + len(text[start:end].rstrip(BLANKS))))
         return spans
 
     def token_bytes(self, token: int) -> bytes:

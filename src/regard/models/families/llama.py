@@ -59,7 +59,7 @@ NAMES: Names = {
 
 
 def _read_odd(theirs: Values) -> Values:
-    given = table(theirs, "rope_parameters", "rope_scaling")
+    given = table(theirs, "rope_scaling", "rope_parameters")  # transformers lets the old name win
     kind = given.get("rope_type", given.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
         raise ConfigError(f"rotary positions of the type {kind!r} are not known here", "use default, linear or llama3")

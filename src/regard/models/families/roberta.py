@@ -60,7 +60,7 @@ FAMILY = Family(
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    dropped=(r"roberta\.embeddings\.position_ids", r"lm_head\.bias"),
+    dropped=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*", r"lm_head\.bias"),
     read_odd=_read_odd,
     write_odd=_write_odd,
 )
