@@ -4,6 +4,7 @@ import heapq
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from itertools import pairwise, product
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 import torch
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.embedding import word2vec_fit
 from regard.embedding.huffman import huffman_paths
 from regard.embedding.word2vec import Word2Vec, Word2VecPlan
 from regard.embedding.word2vec_block import Block, Schedule
 from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec_fit import alias_table, far_apart, fit, prepare
+from regard.embedding.word2vec_fit import Crew, alias_table, far_apart, fit, prepare
 from regard.errors import ConfigError, InputError
 from regard.training.word_prediction import WordPrediction
 
@@ -85,6 +87,26 @@ def test_any_number_of_threads_gives_the_same_vectors_bit_for_bit(kind, loss):
     for other in found[1:]:
         assert other.vectors.matrix.tobytes() == found[0].vectors.matrix.tobytes()
         assert other.losses == found[0].losses
+
+
+@every_form
+def test_a_crew_that_changes_from_chunk_to_chunk_learns_what_one_thread_learns(kind, loss, monkeypatch):
+    whole, chosen = corpus(words=997, lines=1500), plan(kind, loss)
+    chunks = tuple(np.array_split(whole.chunks[0], 100))
+    text = EncodedCorpus(whole.words, whole.counts, chunks)
+    monkeypatch.setattr(word2vec_fit, "AGAIN", 2)
+    asked, timed = [], Crew.timed
+
+    @contextmanager
+    def noted(crew, size):
+        with timed(crew, size) as (draws, block):
+            asked.append(draws.parts)
+            yield draws, block
+
+    monkeypatch.setattr(Crew, "timed", noted)
+    found = fit(text, chosen, threads=2).vectors.matrix
+    assert set(asked) == {1, 2}
+    assert found.tobytes() == fit(text, chosen, threads=1).vectors.matrix.tobytes()
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """Training word vectors on a CPU: a corpus and a plan in, vectors and the true loss of every epoch out."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -19,6 +21,8 @@ from regard.errors import ConfigError, InputError
 TOGETHER = 16
 """Chunks of the text that are read at once."""
 LARGEST_BLOCK = 512
+AGAIN = 8
+"""After so many chunks the slower way is tried again."""
 MOST_STEPS = 192.0
 """How many steps of one row a block may hold on average: they are all taken from the same place."""
 ALL = 2**32 - 1
@@ -61,6 +65,7 @@ def fit(
     if not 1 <= parts <= 1024:
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
+    crew = Crew(draws, block)
     total, done, losses = corpus.size * plan.epochs, 0, []
     begun = time.perf_counter()
     for epoch in range(plan.epochs):
@@ -68,7 +73,8 @@ def fit(
         loss, predictions = 0.0, 0
         for chunk in far_apart(corpus.chunks, TOGETHER):
             schedule = Schedule(plan.first_rate, done, total)
-            more, count = learn(chunk, first, draws, tables, block, schedule)
+            with crew.timed(len(chunk)) as (draws, block):
+                more, count = learn(chunk, first, draws, tables, block, schedule)
             loss, predictions = loss + more, predictions + count
             first, done = first + len(chunk), done + int((chunk >= 0).sum())
             if listener is not None:
@@ -80,6 +86,32 @@ def fit(
             )
         losses.append(loss / predictions)
     return Trained(Vectors(corpus.words, finite(np.ascontiguousarray(tables.read), plan)), tuple(losses))
+
+
+class Crew:
+    """All threads or one, whichever has been faster of late: nothing but the time depends on it.
+
+    Threads hand each other every row they change. Where their cores are far apart, as those of a lent machine may be
+    from one minute to the next, that takes longer than the work.
+    """
+
+    def __init__(self, draws: Draws, block: Block) -> None:
+        alone = room_to_hand(1, block.handed.rows.shape[0] * block.handed.rows.shape[2])
+        self.ways = [(draws, block), (draws._replace(parts=1), block._replace(handed=alone))]
+        self.speeds = [math.inf, math.inf]
+        """Places a second when each was last asked for; what was never tried is tried."""
+        self.times = 0
+
+    @contextmanager
+    def timed(self, size: int) -> Iterator[tuple[Draws, Block]]:
+        """The way that was faster, for work of this size; now and then the other, to see."""
+        way = int(self.speeds[1] > self.speeds[0])
+        self.times += 1
+        if self.times % AGAIN == 0:
+            way = 1 - way
+        begun = time.perf_counter()
+        yield self.ways[way]
+        self.speeds[way] = size / (time.perf_counter() - begun)
 
 
 def far_apart(chunks: tuple[Int32[np.ndarray, "_"], ...], places: int) -> Iterator[Int32[np.ndarray, "_"]]:

@@ -39,8 +39,8 @@ LARGE = 1e100
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A part of a kernel, which makes no arrays, so that none need be counted.
 
-    Numba counts who holds an array, one array after the other for every call with a tuple of them; counts that all
-    threads change at once go from core to core, and took more of the time than the vectors.
+    Numba counts who holds an array, one array after the other for every call with a tuple of them: numbers that all
+    threads change at once, and that go from core to core.
     """
     options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
     part: Callable[..., Any] = numba.njit(function, **options)
