@@ -240,9 +240,10 @@ def test_manners_that_change_nothing_are_read(tmp_path):
     assert regard.load(folder).decoding == before.decoding
 
 
-def test_where_a_file_does_not_say_how_many_are_drawn_from_it_is_as_many_as_theirs(tmp_path):
+@pytest.mark.parametrize("said", [{}, {"top_k": None}])
+def test_where_a_file_does_not_say_how_many_are_drawn_from_it_is_as_many_as_theirs(said, tmp_path):
     folder = write("llama 3", tmp_path / "told")
-    change(folder / GENERATION, do_sample=True, temperature=5.0)
+    change(folder / GENERATION, do_sample=True, temperature=5.0, **said)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     read = tokenizer(["The river"], return_tensors="pt", return_token_type_ids=False)

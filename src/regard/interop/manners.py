@@ -120,7 +120,7 @@ def _strategy(said: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{key} = {str(value)[:60]} is not known here", f"take {key} out to load it without")
     if sampling:
         kept = {key: said.get(key) for key in ("temperature", "top_k", "top_p")}
-        kept["top_k"] = said.get("top_k", THEIR_TOP_K) or None  # 0 is theirs for all
+        kept["top_k"] = (THEIR_TOP_K if kept["top_k"] is None else kept["top_k"]) or None  # 0 is theirs for all
         return {"strategy": "sample", **kept}
     return {"strategy": "beam", "beams": beams, "length_penalty": said.get("length_penalty")} if many else {}
 
