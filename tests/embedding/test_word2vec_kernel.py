@@ -15,15 +15,15 @@ from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.embedding import word2vec_fit
 from regard.embedding.huffman import huffman_paths
 from regard.embedding.word2vec import Word2Vec, Word2VecPlan
-from regard.embedding.word2vec_block import Block, Schedule
+from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables
 from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec_fit import Crew, alias_table, far_apart, fit, prepare
+from regard.embedding.word2vec_fit import RUN, Crew, alias_table, far_apart, fit, prepare
 from regard.errors import ConfigError, InputError
 from regard.training.word_prediction import WordPrediction
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_kernel import RUN, learn, spread, thin
+from regard.embedding.word2vec_kernel import learn, read_in, spread, thin
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -55,11 +55,21 @@ def batch(block: Block, kind: str, centres: int) -> Batch:
     return Batch(Inputs(Padded.of(read), Padded.of(asked)), Padded.of(answers, fill=IGNORED).ids)
 
 
+def learn_all(
+    chunk: np.ndarray, first: int, draws: Draws, tables: Tables, block: Block, rate: float
+) -> tuple[float, int]:
+    """Learn from a chunk of text at a rate that hardly falls."""
+    text = read_in(chunk, first, draws, block)
+    return learn((0, len(text.order)), text, draws, tables, block, Schedule(rate, 0, 10**6))
+
+
 @every_form
-@pytest.mark.parametrize("width", [13, 101])  # 16 numbers at once; 64, then 32, then 16
-def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, width):
-    text, chosen = corpus(), plan(kind, loss, width=width)
+@pytest.mark.parametrize("width", [13, 101, 300])  # one vector of 16, seven, and eight at once, twice, then three
+@pytest.mark.parametrize("words", [53, 997])  # runs of one word, and longer ones
+def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, width, words):
+    text, chosen = corpus(words=words), plan(kind, loss, width=width)
     draws, tables, block = prepare(text, chosen, 2)
+    assert (block.run > 1) == (words == 997)
     tables.asked[:] = np.random.default_rng(1).normal(size=tables.asked.shape, scale=0.3)
     tables.read[:] = np.random.default_rng(2).normal(size=tables.read.shape)
     size = len(block.losses)
@@ -67,7 +77,7 @@ def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, wid
     chunk = text.chunks[0][: places[-1] + 1]
     module = Word2Vec(*(len(table) for table in tables), chosen.width)
     module.read.data, module.asked.data = torch.tensor(tables.read), torch.tensor(tables.asked)
-    total, predictions = learn(chunk, 0, draws, tables, block, Schedule(0.1, 0, 10**6))
+    total, predictions = learn_all(chunk, 0, draws, tables, block, 0.1)
     drawn = batch(block, kind, len(thin(chunk, draws, 0)[0]))
     plain = WordPrediction(module).loss(drawn)
     plain.sum.backward()
@@ -166,7 +176,7 @@ def test_two_words_over_and_over_stay_finite_and_are_learnt(kind, loss):
 def test_a_window_never_crosses_a_line():
     text = encode_corpus(lambda: ["a b\nc d\n" * 500], 1)
     draws, tables, block = prepare(text, plan(*FORMS[0], sample=1.0))
-    learn(text.chunks[0], 0, draws, tables, block, Schedule(0.01, 0, 10**6))
+    learn_all(text.chunks[0], 0, draws, tables, block, 0.01)
     partner = {text.words.index(one): text.words.index(other) for one, other in ("ab", "ba", "cd", "dc")}
     for centre in range(len(block.losses)):
         (read,) = block.inputs[centre, : block.input_counts[centre]]
@@ -180,7 +190,7 @@ def test_windows_of_every_reach_are_drawn_alike():
     chunk = np.arange(2 * size, dtype=np.int32) % 499
     reaches: list[int] = []
     for first in range(0, 100 * len(chunk), len(chunk)):
-        learn(chunk, first, draws, tables, block, Schedule(1e-6, 0, 10**6))
+        learn_all(chunk, first, draws, tables, block, 1e-6)
         places = block.questions[:, 0]
         inside = (places >= 5) & (places < len(chunk) - 5)  # the text does not cut the window
         reaches += (block.input_counts[inside] // 2).tolist()
@@ -188,21 +198,25 @@ def test_windows_of_every_reach_are_drawn_alike():
     np.testing.assert_allclose(shares, 0.2, atol=0.03)
 
 
-@pytest.mark.parametrize(("count", "size"), [(0, 7), (1, 1), (13, 5), (997, 61), (4001, 256)])
-def test_blocks_take_every_word_once(count, size):
-    assert sorted(spread(count, size).tolist()) == list(range(count))
+@pytest.mark.parametrize(("count", "run"), [(0, 7), (1, 1), (5, 7), (13, 5), (997, 3), (4001, 16)])
+def test_blocks_take_every_word_once_in_runs_of_neighbours(count, run):
+    order = spread(count, run)
+    assert sorted(order.tolist()) == list(range(count))
+    whole = order[: count // run * run].reshape(-1, run)
+    assert (np.diff(whole, axis=1) == 1).all()
+    assert order[whole.size :].tolist() == list(range(whole.size, count))  # what is left over comes last
 
 
 def test_a_block_takes_its_words_from_all_over_the_text():
-    order = spread(16_001, 251)
-    for begin in range(0, 15_000, 251):
-        hit = np.unique(order[begin : begin + 251] // 1001)
+    order = spread(16_001, 8)
+    for begin in range(0, 15_000, 240):
+        hit = np.unique(order[begin : begin + 240] // 1001)
         assert len(hit) >= 12
 
 
 def test_a_block_does_not_go_on_where_the_one_before_it_stopped():
     size = 256
-    blocks = spread(64 * size, size).reshape(-1, size)[:, ::RUN]  # where the runs of each begin
+    blocks = spread(64 * size, RUN).reshape(-1, size)[:, ::RUN]  # where the runs of each begin
     for before, here in pairwise(blocks[:20]):
         assert np.abs(before[:, None] - here).min() > 2 * RUN
 

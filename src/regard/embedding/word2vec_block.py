@@ -33,13 +33,16 @@ class Block(NamedTuple):
     chances: UInt64[np.ndarray, "centres"]
     """What is drawn for a centre word depends on this."""
     inputs: Int32[np.ndarray, "centres inputs"]
+    befores: Int32[np.ndarray, "centres"]
+    """How many of the inputs stand before the centre word."""
     input_counts: Int32[np.ndarray, "centres"]
     questions: Int32[np.ndarray, "centres questions"]
     answers: Float32[np.ndarray, "centres questions"]
     question_counts: Int32[np.ndarray, "centres"]
     errors: Float32[np.ndarray, "centres reads questions"]
-    input_steps: Float32[np.ndarray, "centres reads width"]
     """`reads` is 1 where the inputs are read as one (CBOW), else as many as there are inputs."""
+    input_steps: Float32[np.ndarray, "runs places width"]
+    """Of the words in a run and around it: neighbours read the same words, and their steps are one."""
     question_steps: Float32[np.ndarray, "centres asks width"]
     """`asks` is 1 where steps differ only in their length, the error (CBOW), else as many as there are questions."""
     shares: Float32[np.ndarray, "centres"]
@@ -47,6 +50,8 @@ class Block(NamedTuple):
     losses: Float64[np.ndarray, "centres"]
     """The loss is this and the logarithm of …"""
     factors: Float64[np.ndarray, "centres"]
+    run: int
+    """Centre words that are neighbours in the text and taken together; a block is a number of runs."""
     handed: Handed
 
 

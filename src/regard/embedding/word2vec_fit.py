@@ -21,8 +21,12 @@ from regard.errors import ConfigError, InputError
 TOGETHER = 16
 """Chunks of the text that are read at once."""
 LARGEST_BLOCK = 512
-AGAIN = 8
-"""After so many chunks the slower way is tried again."""
+RUN = 16
+"""Neighbours in the text that a block takes together, at most; a sixteenth of a small block."""
+PIECE = 512
+"""Blocks that are learnt from without looking at the clock."""
+AGAIN = 32
+"""After so many pieces the slower way is tried again."""
 MOST_STEPS = 192.0
 """How many steps of one row a block may hold on average: they are all taken from the same place."""
 ALL = 2**32 - 1
@@ -59,23 +63,25 @@ def fit(
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
     _need_numba()
-    from regard.embedding.word2vec_kernel import learn
+    from regard.embedding.word2vec_kernel import learn, read_in
 
     parts = threads or os.cpu_count() or 1
     if not 1 <= parts <= 1024:
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
-    crew = Crew(draws, block)
+    crew, piece = Crew(draws, block), PIECE * len(block.losses)
     total, done, losses = corpus.size * plan.epochs, 0, []
     begun = time.perf_counter()
     for epoch in range(plan.epochs):
         first = epoch * sum(map(len, corpus.chunks))
         loss, predictions = 0.0, 0
         for chunk in far_apart(corpus.chunks, TOGETHER):
-            schedule = Schedule(plan.first_rate, done, total)
-            with crew.timed(len(chunk)) as (draws, block):
-                more, count = learn(chunk, first, draws, tables, block, schedule)
-            loss, predictions = loss + more, predictions + count
+            text, schedule = read_in(chunk, first, draws, block), Schedule(plan.first_rate, done, total)
+            for begin in range(0, len(text.order), piece):
+                end = min(begin + piece, len(text.order))
+                with crew.timed(end - begin) as (draws, block):
+                    more, count = learn((begin, end), text, draws, tables, block, schedule)
+                loss, predictions = loss + more, predictions + count
             first, done = first + len(chunk), done + int((chunk >= 0).sum())
             if listener is not None:
                 speed = done / (time.perf_counter() - begun)
@@ -96,19 +102,20 @@ class Crew:
     """
 
     def __init__(self, draws: Draws, block: Block) -> None:
-        alone = room_to_hand(1, block.handed.rows.shape[0] * block.handed.rows.shape[2])
-        self.ways = [(draws, block), (draws._replace(parts=1), block._replace(handed=alone))]
-        self.speeds = [math.inf, math.inf]
-        """Places a second when each was last asked for; what was never tried is tried."""
+        self.ways = [(draws, block)]
+        if draws.parts > 1:
+            alone = room_to_hand(1, draws.parts * block.handed.rows.shape[2])
+            self.ways.append((draws._replace(parts=1), block._replace(handed=alone)))
+        self.speeds = [math.inf] * len(self.ways)
+        """Words a second when each was last asked for; what was never tried is tried."""
         self.times = 0
 
     @contextmanager
     def timed(self, size: int) -> Iterator[tuple[Draws, Block]]:
         """The way that was faster, for work of this size; now and then the other, to see."""
-        way = int(self.speeds[1] > self.speeds[0])
         self.times += 1
-        if self.times % AGAIN == 0:
-            way = 1 - way
+        choose = min if self.times % AGAIN == 0 else max
+        way = self.speeds.index(choose(self.speeds))
         begun = time.perf_counter()
         yield self.ways[way]
         self.speeds[way] = size / (time.perf_counter() - begun)
@@ -136,8 +143,11 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
     kept = corpus.counts * keep / (corpus.counts * keep).sum()
     chances = kept + plan.drawn * noise if plan.loss == "negative-sampling" else np.ones(1)
     size = min(_block_size(float(chances.max()), float(kept.max()), plan), max(1, words // 4))
+    run = max(1, min(RUN, size // 16))
+    runs, places = size // run, run + 2 * plan.window
+    size = runs * run
     draws = Draws(
-        max(1, min(parts, size // 16)),
+        min(parts, max(1, runs // 2)),
         plan.seed,
         plan.window,
         plan.drawn,
@@ -152,16 +162,18 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
         np.zeros(size, np.uint64),
         np.zeros((size, inputs), np.int32),
         np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
         np.zeros((size, questions), np.int32),
         np.zeros((size, room), np.float32),
         np.zeros(size, np.int32),
         np.zeros((size, reads, room), np.float32),
-        zero_rows(size, reads, plan.width),
+        zero_rows(runs, places, plan.width),
         zero_rows(size, asks, plan.width),
         np.zeros(size, np.float32),
         np.zeros(size, np.float64),
         np.ones(size, np.float64),
-        room_to_hand(draws.parts, -(-size // draws.parts) * (inputs + questions)),
+        run,
+        room_to_hand(draws.parts, -(-runs // draws.parts) * (places + run * questions)),
     )
     return draws, Tables(read, asked), block
 

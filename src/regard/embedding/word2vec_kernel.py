@@ -1,10 +1,11 @@
 """Word2Vec on a CPU, compiled by Numba: many words at once against weights that stand still, then one update of all.
 
-A block of centre words is processed in two steps. First threads share out the words: each draws its window and its
-questions, and writes down the step of every vector it touches. Then threads share out the rows of the tables, and the
-owner of a row adds the steps that concern it, in the words' order. What is drawn depends on a word's place in the text
-and on the seed, so the result is the same, bit for bit, for any number of threads. The questions of a centre word are
-shared by its window: a block is SGD on the loss of `word2vec.py`, step for step.
+A block of centre words is processed in two steps. First threads share out its runs of neighbours: for each word the
+window and the questions are drawn, and the step of every vector that is touched is written down, one for all words of a
+run that read it. Then threads share out the rows of the tables, and the owner of a row adds the steps that concern it,
+in the words' order. What is drawn depends on a word's place in the text and on the seed, so the result is the same, bit
+for bit, for any number of threads. The questions of a centre word are shared by its window: a block is SGD on the loss
+of `word2vec.py`, step for step.
 
 Importing this file needs Numba; `word2vec_fit.py` does so when it is called. Compiled code is kept beside this file
 like Python's own, or in the user's cache folder; Numba looks only at this file's time, so whoever changes
@@ -19,16 +20,14 @@ import numba
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from regard.embedding.word2vec_block import EIGHT, Block, Draws, Handed, Schedule, Tables, Text
-from regard.embedding.word2vec_rows import add, answer_eight, dots, fetch, mix
+from regard.embedding.word2vec_block import EIGHT, LANES, Block, Draws, Handed, Schedule, Tables, Text
+from regard.embedding.word2vec_rows import add, answer_eight, choose, clear, dots, fetch, fetch_to_change, mix, mix_into
 from regard.embedding.word2vec_threads import Meeting, meet, new_meeting, share_out
 
 SOON = 6
 """Rows that are on their way while one is added to."""
-AHEAD = 4
+AHEAD = 8
 """Centre words whose rows are on their way while one is at work."""
-RUN = 16
-"""Neighbours in the text that a block takes together, at most; a sixteenth of a small block."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 LOST = np.float32(-math.inf)
 """The score of a question that is not asked: its answer is no, and there is no loss."""
@@ -37,12 +36,13 @@ LARGE = 1e100
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of a kernel, which makes no arrays, so that none need be counted.
+    """A part of a kernel, which makes no arrays, so that none need be counted, and is put where it is called.
 
     Numba counts who holds an array, one array after the other for every call with a tuple of them: numbers that all
-    threads change at once, and that go from core to core.
+    threads change at once, and that go from core to core. And it hands a tuple over number by number: a call with a
+    block has 171 of them.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     part: Callable[..., Any] = numba.njit(function, **options)
     return part
 
@@ -61,6 +61,20 @@ def scramble(number: int) -> int:
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return number ^ (number >> np.uint64(31))
+
+
+@compiled
+@no_type_check
+def address(array: Any, row: int) -> int:
+    """Where a row of an array begins."""
+    return array.ctypes.data + row * array.strides[0]
+
+
+@compiled
+@no_type_check
+def numbers(block: Block) -> int:
+    """How many there are in a row of vectors, with those that fill it up."""
+    return block.input_steps.strides[1] // 4
 
 
 @making
@@ -87,23 +101,32 @@ def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[
 
 @making
 @no_type_check
-def spread(count: int, size: int) -> Int32[np.ndarray, "places"]:
-    """The order in which blocks of `size` take words: short runs of neighbours, each far from the one before it.
+def spread(count: int, run: int) -> Int32[np.ndarray, "places"]:
+    """The order in which blocks take words: short runs of neighbours, each far from the one before it.
 
     The words of one page repeat each other, and repeated steps from where a vector stood before the block overshoot.
     From run to run it goes on by the golden section of the text, so that at any time all parts of it were read evenly.
+    What is left over at the end of the text comes last.
     """
-    order, run, found = np.empty(count, np.int32), max(1, min(RUN, size // 16)), 0
-    runs = (count + run - 1) // run
+    order, runs, found = np.arange(count).astype(np.int32), count // run, 0
     stride = max(1, int(runs * GOLDEN))
     while math.gcd(stride, runs) > 1:
         stride += 1
     for step in range(runs):
         begin = step * stride % runs * run
-        for at in range(begin, min(begin + run, count)):
+        for at in range(begin, begin + run):
             order[found] = at
             found += 1
     return order
+
+
+@compiled
+@no_type_check
+def fetch_text(at: int, text: Text) -> None:
+    """Have what is known of a word of the text brought near."""
+    fetch(address(text.kept, at), LANES)
+    fetch(address(text.before, at), LANES)
+    fetch(address(text.behind, at), LANES)
 
 
 @compiled
@@ -114,6 +137,8 @@ def draw_windows(
     """The words around each centre word. As many as a window may have are copied, so that no branch is a surprise."""
     for centre in range(begin, end):
         at = np.int64(words[centre])
+        if centre + 2 * block.run < end:
+            fetch_text(words[centre + 2 * block.run], text)
         chance = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + at) + 1)))
         reach = 1 + np.int64(((chance >> np.uint64(32)) * np.uint64(draws.window)) >> np.uint64(32))
         before, behind = min(reach, np.int64(text.before[at])), min(reach, np.int64(text.behind[at]))
@@ -121,7 +146,8 @@ def draw_windows(
             block.inputs[centre, step] = text.kept[at - before + step]
         for step in range(draws.window):
             block.inputs[centre, before + step] = text.kept[at + 1 + step]
-        block.input_counts[centre], block.chances[centre] = before + behind, chance
+        block.befores[centre], block.input_counts[centre] = before, before + behind
+        block.chances[centre] = chance
         block.questions[centre, 0] = text.kept[at]
 
 
@@ -136,7 +162,7 @@ def draw_noise(begin: int, end: int, draws: Draws, block: Block) -> None:
             number = scramble(chance + np.uint64(drawn))
             column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
             own, other = draws.noise[column, 0], np.int32(draws.noise[column, 1])
-            noise = np.int32(column) if np.uint32(number >> np.uint64(32)) <= own else other
+            noise = choose(np.uint32(number >> np.uint64(32)) <= own, np.int32(column), other)
             block.questions[centre, asked] = noise
             asked += noise != word  # the word itself is no wrong answer
         block.answers[centre, 0], block.question_counts[centre] = 1.0, asked
@@ -158,20 +184,18 @@ def draw_ways(begin: int, end: int, draws: Draws, block: Block) -> None:
 
 @compiled
 @no_type_check
-def address(array: Any, row: int) -> int:
-    """Where a row of an array begins."""
-    return array.ctypes.data + row * array.strides[0]
+def fetch_run(at: int, window: int, text: Text, tables: Tables, block: Block) -> None:
+    """Have the rows brought near that a run reads which begins there."""
+    for place in range(max(at - window, 0), min(at + block.run + window, text.kept.size)):
+        fetch(address(tables.read, text.kept[place]), numbers(block))
 
 
 @compiled
 @no_type_check
-def fetch_rows(centre: int, tables: Tables, block: Block) -> None:
-    """Have the rows that a centre word needs brought near."""
-    width = block.input_steps.strides[1] // 4
-    for i in range(block.input_counts[centre]):
-        fetch(address(tables.read, block.inputs[centre, i]), width)
+def fetch_questions(centre: int, tables: Tables, block: Block) -> None:
+    """Have the rows of a centre word's questions brought near."""
     for j in range(block.question_counts[centre]):
-        fetch(address(tables.asked, block.questions[centre, j]), width)
+        fetch(address(tables.asked, block.questions[centre, j]), numbers(block))
 
 
 @compiled
@@ -196,23 +220,19 @@ def answer_all(centre: int, reads: int, rate: float, block: Block) -> None:
 
 @compiled
 @no_type_check
-def skip_gram(centre: int, rate: float, tables: Tables, block: Block) -> None:
-    """Every input by itself answers every question: errors, steps and loss."""
-    inputs, questions, width = (
-        block.input_counts[centre],
-        block.question_counts[centre],
-        block.input_steps.strides[1] // 4,
-    )
+def skip_gram(centre: int, first: int, rate: float, tables: Tables, block: Block) -> None:
+    """Every input by itself answers every question: errors, steps and loss. Those of inputs stand from `first` on."""
+    inputs, questions, width = np.int64(block.input_counts[centre]), block.question_counts[centre], numbers(block)
     read, asked = address(tables.read, 0), address(tables.asked, 0)
     rows, others = address(block.inputs, centre), address(block.questions, centre)
     errors, apart = address(block.errors, centre), block.errors.shape[2]
-    steps = address(block.input_steps, centre)
     for i in range(inputs):
         row = address(tables.read, block.inputs[centre, i])
         dots(errors + 4 * i * apart, row, others, questions, asked, width)
     answer_all(centre, inputs, rate, block)
     for i in range(inputs):
-        mix(steps + 4 * i * width, errors + 4 * i * apart, 1, others, questions, asked, width)
+        place = i + (i >= block.befores[centre])
+        mix_into(first + 4 * place * width, 1, 0, errors + 4 * i * apart, others, questions, asked, width)
     steps = address(block.question_steps, centre)
     for j in range(questions):
         mix(steps + 4 * j * width, errors + 4 * j, apart, rows, inputs, read, width)
@@ -220,28 +240,21 @@ def skip_gram(centre: int, rate: float, tables: Tables, block: Block) -> None:
 
 @compiled
 @no_type_check
-def cbow(centre: int, rate: float, tables: Tables, block: Block) -> None:
-    """The mean of the inputs answers every question: errors, steps and loss.
+def cbow(centre: int, first: int, rate: float, tables: Tables, block: Block) -> None:
+    """The mean of the inputs answers every question: errors, steps and loss. Those of inputs stand from `first` on.
 
     Each input takes the whole step of the mean, as in word2vec; its gradient would be its share of that.
     """
-    inputs, questions, width = (
-        block.input_counts[centre],
-        block.question_counts[centre],
-        block.input_steps.strides[1] // 4,
-    )
+    inputs, questions, width = block.input_counts[centre], block.question_counts[centre], numbers(block)
     read, asked = address(tables.read, 0), address(tables.asked, 0)
-    rows, others, errors = (
-        address(block.inputs, centre),
-        address(block.questions, centre),
-        address(block.errors, centre),
-    )
+    rows, others = address(block.inputs, centre), address(block.questions, centre)
+    errors, before = address(block.errors, centre), block.befores[centre]
     mean = address(block.question_steps, centre)  # which a question's step is a multiple of
-    block.shares[centre] = np.float32(1.0) / np.float32(max(inputs, 1))
+    block.shares[centre] = np.float32(1.0) / np.float32(inputs)
     mix(mean, address(block.shares, centre), 0, rows, inputs, read, width)
     dots(errors, mean, others, questions, asked, width)
     answer_all(centre, 1, rate, block)
-    mix(address(block.input_steps, centre), errors, 1, others, questions, asked, width)
+    mix_into(first, before, inputs - before, errors, others, questions, asked, width)
 
 
 @compiled
@@ -266,19 +279,49 @@ def hand(part: int, row: int, table: Any, times: float, step: int, handed: Hande
 
 @compiled
 @no_type_check
-def hand_all(part: int, centre: int, tables: Tables, block: Block) -> None:
-    """To the owners of a centre word's rows, their steps."""
-    width, together = block.input_steps.strides[1] // 4, block.input_steps.shape[1] == 1
-    step, apart, times = address(block.input_steps, centre), 4 * width, np.float32(1.0)
-    if together:
-        apart = 0
-    for i in range(block.input_counts[centre]):
-        hand(part, block.inputs[centre, i], tables.read, times, step + i * apart, block.handed)
-    step = address(block.question_steps, centre)
+def hand_questions(part: int, centre: int, tables: Tables, block: Block) -> None:
+    """To the owners of the rows that a centre word is asked about, their steps."""
+    step, apart, times = address(block.question_steps, centre), block.question_steps.strides[1], np.float32(1.0)
+    together = block.errors.shape[1] == 1
     for j in range(block.question_counts[centre]):
         if together:
-            times = block.errors[centre, 0, j]
-        hand(part, block.questions[centre, j], tables.asked, times, step + j * apart, block.handed)
+            hand(part, block.questions[centre, j], tables.asked, block.errors[centre, 0, j], step, block.handed)
+        else:
+            hand(part, block.questions[centre, j], tables.asked, times, step + j * apart, block.handed)
+
+
+@compiled
+@no_type_check
+def ask_run(
+    part: int,
+    centres: tuple[int, int, int],
+    words: Int32[np.ndarray, "centres"],
+    rate: float,
+    text: Text,
+    draws: Draws,
+    tables: Tables,
+    block: Block,
+) -> None:
+    """Steps of all rows that a run of neighbours touches: from and up to these centres, with others to follow."""
+    begin, end, last = centres
+    steps, row = address(block.input_steps, begin // block.run), block.input_steps.strides[1]
+    first, places = np.int64(words[begin]) - draws.window, block.input_steps.shape[1]
+    least, most = places, 0
+    clear(steps, places * numbers(block))
+    for centre in range(begin, end):
+        if centre + AHEAD < last:
+            fetch_questions(centre + AHEAD, tables, block)
+        if block.input_counts[centre] == 0:
+            continue
+        place = np.int64(words[centre]) - block.befores[centre] - first
+        least, most = min(least, place), max(most, place + block.input_counts[centre] + 1)
+        if block.errors.shape[1] == 1:
+            cbow(centre, steps + place * row, rate, tables, block)
+        else:
+            skip_gram(centre, steps + place * row, rate, tables, block)
+        hand_questions(part, centre, tables, block)
+    for place in range(least, most):
+        hand(part, text.kept[first + place], tables.read, np.float32(1.0), steps + place * row, block.handed)
 
 
 @compiled
@@ -289,7 +332,9 @@ def add_steps(part: int, width: int, handed: Handed) -> None:
         count = handed.counts[asker, part]
         for at in range(count):
             if at + SOON < count:
-                fetch(handed.rows[asker, part, at + SOON], width)
+                fetch_to_change(handed.rows[asker, part, at + SOON], width)
+                if asker != part:
+                    fetch(handed.steps[asker, part, at + SOON], width)
             add(handed.rows[asker, part, at], handed.times[asker, part, at], handed.steps[asker, part, at], width)
 
 
@@ -305,31 +350,26 @@ def ask_all(
     block: Block,
 ) -> None:
     """The first step of a block, for a part of its words."""
-    start, end = part * words.size // draws.parts, (part + 1) * words.size // draws.parts
+    run = block.run
+    runs = (words.size + run - 1) // run
+    start, end = part * runs // draws.parts * run, min((part + 1) * runs // draws.parts * run, words.size)
     block.handed.counts[part] = 0
     draw_windows(start, end, words, text, draws, block)
     if draws.starts.size:
         draw_ways(start, end, draws, block)
     else:
         draw_noise(start, end, draws, block)
-    for ahead in range(start, end + AHEAD):
-        if ahead < end:
-            fetch_rows(ahead, tables, block)
-        centre = ahead - AHEAD
-        if centre < start or block.input_counts[centre] == 0:
-            continue
-        if block.input_steps.shape[1] == 1:
-            cbow(centre, rate, tables, block)
-        else:
-            skip_gram(centre, rate, tables, block)
-        hand_all(part, centre, tables, block)
+    for begin in range(start, end, run):
+        if begin + run < end:
+            fetch_run(words[begin + run], draws.window, text, tables, block)
+        ask_run(part, (begin, min(begin + run, end), end), words, rate, text, draws, tables, block)
 
 
 @compiled
 @no_type_check
 def sum_up(centres: int, block: Block) -> tuple[float, int]:
     """The loss of a block, and how many predictions it is of."""
-    loss, product, predictions, together = 0.0, 1.0, 0, block.input_steps.shape[1] == 1
+    loss, product, predictions, together = 0.0, 1.0, 0, block.errors.shape[1] == 1
     for centre in range(centres):
         inputs = block.input_counts[centre]
         if inputs:
@@ -346,6 +386,7 @@ def sum_up(centres: int, block: Block) -> tuple[float, int]:
 @no_type_check
 def learn_part(
     part: int,
+    piece: tuple[int, int],
     text: Text,
     draws: Draws,
     tables: Tables,
@@ -354,17 +395,17 @@ def learn_part(
     meeting: Meeting,
     found: Float64[np.ndarray, "2"],
 ) -> None:
-    """One thread's part of every block of a chunk; the first also sums up what was `found`."""
+    """One thread's part of every block of a piece of text; the first also sums up what was `found`."""
     size, arrivals = block.losses.size, 0
-    for begin in range(0, text.kept.size, size):
-        words = text.order[begin : begin + size]
-        left = 1.0 - (schedule.done + text.places[begin]) / schedule.total
+    for first in range(piece[0], piece[1], size):
+        words = text.order[first : first + size]
+        left = 1.0 - (schedule.done + text.places[first]) / schedule.total
         rate = np.float32(schedule.rate * max(left, 1e-4))
         ask_all(part, words, rate, text, draws, tables, block)
         arrivals += draws.parts
         if not meet(meeting, arrivals):
             return
-        add_steps(part, block.input_steps.strides[1] // 4, block.handed)
+        add_steps(part, numbers(block), block.handed)
         if part == 0:
             loss, predictions = sum_up(words.size, block)
             found[0] += loss
@@ -374,16 +415,20 @@ def learn_part(
             return
 
 
-def learn(
-    words: Int32[np.ndarray, "places"], first: int, draws: Draws, tables: Tables, block: Block, schedule: Schedule
-) -> tuple[float, int]:
-    """Learn from a chunk of text, in place; the summed loss and how many predictions it is of."""
+def read_in(words: Int32[np.ndarray, "places"], first: int, draws: Draws, block: Block) -> Text:
+    """A chunk of text, the first place of which has this number: what is kept of it, in the order of learning."""
     kept, before, behind, places = thin(words, draws, first)
-    text = Text(kept, before, behind, places, spread(kept.size, block.losses.size), first)
+    return Text(kept, before, behind, places, spread(kept.size, block.run), first)
+
+
+def learn(
+    piece: tuple[int, int], text: Text, draws: Draws, tables: Tables, block: Block, schedule: Schedule
+) -> tuple[float, int]:
+    """Learn in place from a piece of text, one word up to another; the summed loss and of how many predictions."""
     meeting, found = new_meeting(), np.zeros(2)
 
     def work(part: int) -> None:
-        learn_part(part, text, draws, tables, block, schedule, meeting, found)
+        learn_part(part, piece, text, draws, tables, block, schedule, meeting, found)
 
     share_out(work, draws.parts, meeting)
     return float(found[0]), int(found[1])

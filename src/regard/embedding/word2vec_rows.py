@@ -109,34 +109,94 @@ def dots(typing: Any, scores: Any, row: Any, rows: Any, count: Any, table: Any, 
     return types.void(types.intp, types.intp, types.intp, types.intp, types.intp, types.intp), generate
 
 
+@no_type_check
+def _slices(builder: Any, width: Any, work: Any) -> None:
+    """Do `work(begin, vectors)` for a row in slices of as many vectors as can be held, and then for what is left."""
+    with _strides(builder, COUNT(0), width, MOST * LANES) as (k, _):
+        work(k, MOST)
+    rest = builder.and_(width, COUNT(MOST * LANES - 1))
+    begin, done = builder.sub(width, rest), builder.append_basic_block("done")
+    choice = builder.switch(rest, done)
+    for vectors in range(1, MOST):
+        case = builder.append_basic_block(f"rest.{vectors}")
+        choice.add_case(COUNT(vectors * LANES), case)
+        with builder.goto_block(case):
+            work(begin, vectors)
+            builder.branch(done)
+    builder.position_at_end(done)
+
+
+@no_type_check
+def _mixed(builder: Any, k: Any, vectors: int, weights: Any, apart: Any, rows: Any, count: Any, *table: Any) -> Any:
+    """So many vectors, from `k` on, of the sum of `count` rows of a table, weighted by numbers so far apart."""
+    sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(vectors)]
+    for total in sums:
+        builder.store(ir.Constant(VECTOR, [0.0] * LANES), total)
+    with _strides(builder, COUNT(0), count, 1) as (j, _):
+        weight = _everywhere(builder, _load(builder, weights, builder.mul(j, apart), NUMBER))
+        row = _row(builder, rows, j, *table)
+        for part, total in enumerate(sums):
+            numbers = _load(builder, row, builder.add(k, COUNT(part * LANES)), VECTOR)
+            builder.store(_multiply_add(builder, weight, numbers, builder.load(total)), total)
+    return [builder.load(total) for total in sums]
+
+
 @intrinsic
 @no_type_check
 def mix(typing: Any, into: Any, weights: Any, apart: Any, rows: Any, count: Any, table: Any, width: Any) -> Any:
-    """The sum of `count` rows of a table, weighted by numbers so far apart: as much of a row at once as fits."""
+    """The sum of `count` rows of a table, weighted by numbers so far apart."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        into, weights, apart, rows, count, table, width = arguments
-        begin = COUNT(0)
-        for together in range(MOST, 0, -1):
-            sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(together)]
-            with _strides(builder, begin, width, together * LANES) as (k, _):
-                for total in sums:
-                    builder.store(ir.Constant(VECTOR, [0.0] * LANES), total)
-                with _strides(builder, COUNT(0), count, 1) as (j, _):
-                    weight = _everywhere(builder, _load(builder, weights, builder.mul(j, apart), NUMBER))
-                    row = _row(builder, rows, j, table, width)
-                    for part, total in enumerate(sums):
-                        numbers = _load(builder, row, builder.add(k, COUNT(part * LANES)), VECTOR)
-                        builder.store(_multiply_add(builder, weight, numbers, builder.load(total)), total)
-                for part, total in enumerate(sums):
-                    place = _place(builder, into, builder.add(k, COUNT(part * LANES)), VECTOR)
-                    builder.store(builder.load(total), place, align=4)
-            whole = COUNT(together * LANES)
-            begin = builder.mul(builder.sdiv(width, whole), whole)
+        into, *mixed = arguments
+
+        def work(k: Any, vectors: int) -> None:
+            for part, total in enumerate(_mixed(builder, k, vectors, *mixed)):
+                place = _place(builder, into, builder.add(k, COUNT(part * LANES)), VECTOR)
+                builder.store(total, place, align=4)
+
+        _slices(builder, mixed[-1], work)
         return context.get_dummy_value()
 
-    numbers = types.intp, types.intp, types.intp, types.intp, types.intp, types.intp, types.intp
-    return types.void(*numbers), generate
+    return types.void(*[types.intp] * 7), generate
+
+
+@intrinsic
+@no_type_check
+def mix_into(
+    typing: Any, first: Any, before: Any, behind: Any, weights: Any, rows: Any, count: Any, table: Any, width: Any
+) -> Any:
+    """Add such a sum to `before` rows from the first on and, after one is left out, to `behind` more."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first, before, behind, weights, rows, count, table, width = arguments
+
+        def work(k: Any, vectors: int) -> None:
+            totals = _mixed(builder, k, vectors, weights, COUNT(1), rows, count, table, width)
+            with _strides(builder, COUNT(0), builder.add(before, behind), 1) as (i, _):
+                later = builder.zext(builder.icmp_signed(">=", i, before), COUNT)
+                row = builder.add(first, builder.mul(builder.mul(builder.add(i, later), width), COUNT(4)))
+                for part, total in enumerate(totals):
+                    place = _place(builder, row, builder.add(k, COUNT(part * LANES)), VECTOR)
+                    builder.store(builder.fadd(builder.load(place, align=4), total), place, align=4)
+
+        _slices(builder, width, work)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 8), generate
+
+
+@intrinsic
+@no_type_check
+def clear(typing: Any, first: Any, count: Any) -> Any:
+    """Zeros, as many numbers from an address on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first, count = arguments
+        with _strides(builder, COUNT(0), count, LANES) as (k, _):
+            builder.store(ir.Constant(VECTOR, [0.0] * LANES), _place(builder, first, k, VECTOR), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
 
 
 @intrinsic
@@ -155,21 +215,52 @@ def add(typing: Any, row: Any, times: Any, step: Any, width: Any) -> Any:
     return types.void(types.intp, types.float32, types.intp, types.intp), generate
 
 
+@no_type_check
+def _prefetch(builder: Any, row: Any, width: Any, change: int, near: int) -> None:
+    """Have a row brought near without waiting for it: to be changed (1) or only read, as near as can be (3) or less."""
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [BYTE, number, number, number])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [BYTE], kind)
+    with _strides(builder, COUNT(0), width, LANES) as (k, _):
+        place = _place(builder, row, k, ir.IntType(8))
+        builder.call(function, [place, number(change), number(near), number(1)])
+
+
 @intrinsic
 @no_type_check
 def fetch(typing: Any, row: Any, width: Any) -> Any:
-    """Have a row brought near, without waiting for it."""
+    """Have a row brought near, though not into the nearest place, where few can be on their way at once."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        row, width = arguments
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [BYTE, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [BYTE], kind)
-        with _strides(builder, COUNT(0), width, LANES) as (k, _):
-            builder.call(function, [_place(builder, row, k, ir.IntType(8)), number(0), number(3), number(1)])
+        _prefetch(builder, *arguments, change=0, near=2)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp), generate
+
+
+@intrinsic
+@no_type_check
+def fetch_to_change(typing: Any, row: Any, width: Any) -> Any:
+    """Have a row brought near, and taken from any other core that holds it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _prefetch(builder, *arguments, change=1, near=3)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
+
+
+@intrinsic
+@no_type_check
+def choose(typing: Any, condition: Any, first: Any, second: Any) -> Any:
+    """One of two numbers by a condition that nobody can foresee, so without a branch."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        chosen = builder.select(*arguments)
+        chosen.set_metadata("unpredictable", builder.module.add_metadata([]))
+        return chosen
+
+    return types.int32(types.boolean, types.int32, types.int32), generate
 
 
 @no_type_check

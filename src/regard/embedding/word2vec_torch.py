@@ -26,6 +26,8 @@ from regard.errors import InputError
 CENTRES = 4096
 """Centre words of a batch, where there are four times as many different words."""
 MOST = 4.0
+AT_ONCE = 64
+"""Batches that are drawn at once: what a device is asked to do is little for each, and asking takes time."""
 CHUNKS = 32
 """Chunks of the text that are on the device at a time."""
 
@@ -40,6 +42,11 @@ class Asked:
     questions: Int[Tensor, "centres questions"]
     asked: Bool[Tensor, "centres questions"]
     answers: Float[Tensor, "centres questions"]
+
+    def split(self, size: int) -> Iterator["Asked"]:
+        """The same in batches of so many centre words."""
+        for parts in zip(*(tensor.split(size) for tensor in vars(self).values()), strict=True):
+            yield Asked(*parts)
 
 
 class Draw:
@@ -72,13 +79,15 @@ class Draw:
         offsets = torch.arange(-self.plan.window, self.plan.window + 1, device=self.device)
         offsets = offsets[offsets != 0]
         order = torch.randperm(len(words), generator=self.generator, device=self.device)
-        for first in range(0, len(words), self.size):
-            centres = order[first : first + self.size]
+        for first in range(0, len(words), AT_ONCE * self.size):
+            centres = order[first : first + AT_ONCE * self.size]
             reach = 1 + (self._even(centres.shape) * self.plan.window).long()
             near = centres[:, None] + offsets
             inside = near.clamp(0, len(words) - 1)
             read = (near == inside) & (offsets.abs() <= reach[:, None]) & (lines[inside] == lines[centres][:, None])
-            yield first / len(words), Asked(words[inside], read, *self._questions(words[centres]))
+            drawn = Asked(words[inside], read, *self._questions(words[centres]))
+            for number, batch in enumerate(drawn.split(self.size)):
+                yield (first + number * self.size) / len(words), batch
 
     def _questions(self, words: Int[Tensor, "centres"]) -> tuple[Tensor, Tensor, Tensor]:
         if self.plan.loss == "hierarchical-softmax":
