@@ -3,8 +3,9 @@
 The same questions as on a CPU (`word2vec_kernel.py`), asked for thousands of centre words at once, which come from all
 over a part of the text: neighbours would repeat each other. So many steps of one row, all taken from the same place,
 still overshoot: where a row has so many in a batch that their number times the rate is more than `MOST`, they are
-scaled down to it. Nothing in a batch waits for the device. A GPU adds in any order, so results differ in rounding from
-run to run.
+scaled down to it. Nothing in a batch waits for the device, which is soon done with it: asking for its forty operations
+takes several times as long, so they are recorded once and asked for as one. A GPU adds in any order, so results differ
+in rounding from run to run.
 """
 
 import time
@@ -103,8 +104,59 @@ class Draw:
         return torch.rand(shape, generator=self.generator, device=self.device, dtype=torch.float64)
 
 
+class Training:
+    """The two tables of vectors, which take steps down the gradient, and the loss on the way."""
+
+    def __init__(
+        self, read: Float[Tensor, "words width"], asked: Float[Tensor, "rows width"], size: int, *, mean: bool
+    ) -> None:
+        self.read, self.asked, self.size, self.mean = read, asked, size, mean
+        self.sums = torch.zeros(2, dtype=torch.float64, device=read.device)
+        """The loss, and of how many predictions, since somebody last set them to nothing."""
+        self._rate = torch.zeros((), device=read.device)
+        self._recorded: tuple[torch.cuda.CUDAGraph, Asked] | None = None
+        """A step, and where it reads its batch."""
+
+    def take(self, batch: Asked, rate: float) -> None:
+        """One step; of a whole batch on a GPU the recorded one."""
+        if not self.read.is_cuda or len(batch.inputs) < self.size:
+            self._take(batch, rate)
+            return
+        with torch.cuda.device(self.read.device):
+            if self._recorded is None:
+                self._recorded = self._record(batch)
+            graph, room = self._recorded
+            torch._foreach_copy_(list(vars(room).values()), list(vars(batch).values()))
+            self._rate.fill_(rate)
+            graph.replay()
+
+    def _take(self, batch: Asked, rate: float | Float[Tensor, ""]) -> None:
+        loss, count = step(self.read, self.asked, batch, rate, mean=self.mean)
+        self.sums += torch.stack((loss.double(), count.double()))
+
+    def _record(self, batch: Asked) -> tuple[torch.cuda.CUDAGraph, Asked]:
+        """Write down what a step asks of the device, after trying it at a rate of nothing, which changes no vector."""
+        graph, room = torch.cuda.CUDAGraph(), Asked(*(tensor.clone() for tensor in vars(batch).values()))
+        sums, now = self.sums.clone(), torch.cuda.current_stream()
+        aside: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(now)
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                self._take(room, self._rate)
+        now.wait_stream(aside)
+        with torch.cuda.graph(graph):
+            self._take(room, self._rate)
+        self.sums.copy_(sums)
+        return graph, room
+
+
 def step(
-    read: Float[Tensor, "words width"], asked: Float[Tensor, "rows width"], batch: Asked, rate: float, *, mean: bool
+    read: Float[Tensor, "words width"],
+    asked: Float[Tensor, "rows width"],
+    batch: Asked,
+    rate: float | Float[Tensor, ""],
+    *,
+    mean: bool,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
     """One step down the gradient, in place; the loss before it, and of how many predictions. `mean` is CBOW's."""
     there = batch.read.to(read.dtype)
@@ -146,25 +198,25 @@ def fit_in_batches(
     start = np.random.default_rng(plan.seed).random((len(corpus.words), plan.width), dtype=np.float32)
     read = ((torch.from_numpy(start) - 0.5) / plan.width).to(place)
     asked = torch.zeros_like(read)
+    training = Training(read, asked, draw.size, mean=plan.kind == "cbow")
     total, done, losses, begun = corpus.size * plan.epochs, 0, [], time.perf_counter()
     for epoch in range(plan.epochs):
-        sums = torch.zeros(2, dtype=torch.float64, device=place)
+        training.sums.zero_()
         for part in far_apart(corpus.chunks, CHUNKS):
             words = int((part != LINE_END).sum())
             for share, batch in draw.batches(torch.from_numpy(part).to(place).long()):
-                rate = plan.first_rate * max(1 - (done + share * words) / total, 1e-4)
-                loss, count = step(read, asked, batch, rate, mean=plan.kind == "cbow")
-                sums += torch.stack((loss.double(), count.double()))
+                training.take(batch, plan.first_rate * max(1 - (done + share * words) / total, 1e-4))
             done += words
             if listener is not None:
-                loss_so_far = float(sums[0] / sums[1].clamp(min=1))
+                loss, count = training.sums.tolist()
                 speed = done / (time.perf_counter() - begun)
-                listener(Progress(epoch + 1, plan.epochs, done, total, loss_so_far, speed))
-        if not sums[1]:
+                listener(Progress(epoch + 1, plan.epochs, done, total, loss / max(count, 1), speed))
+        loss, count = training.sums.tolist()
+        if not count:
             raise InputError(
                 "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
             )
-        losses.append(float(sums[0] / sums[1]))
+        losses.append(loss / count)
     return Trained(Vectors(corpus.words, finite(read.cpu().numpy(), plan)), tuple(losses))
 
 
