@@ -1,6 +1,7 @@
 """`regard vectors`: train, ask, export; and one sentence for whatever cannot be done."""
 
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -135,8 +136,25 @@ def test_an_export_is_one_object_where_a_program_reads_it(call, file):
     assert json.loads(found.out) == {"vectors": "small.bin", "words": 5, "width": 3}
 
 
-def test_that_vectors_cannot_be_written_is_said_before_the_training(call, text, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("corpus.txt", ("--out", "corpus.txt/v.txt"), "corpus.txt is a file, not a folder"),
+        ("corpus.txt", ("--out", "v.txt", "--device", "nowhere"), "device 'nowhere' cannot be used here"),
+        ("corpus.txt", ("--out", "v.txt", "--device", "meta"), "device 'meta' cannot be used here"),
+        ("corpus.txt", ("--out", "v.txt", "--threads", "0"), "--threads 0 cannot train"),
+        ("pipe", ("--out", "v.txt"), "pipe is a pipe, and the text is read twice; write it to a file first"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_the_text_is_read(call, text, monkeypatch, name, options, said):
+    os.mkfifo("pipe")
     monkeypatch.setattr("regard.text.counting.read_texts", lambda *_: pytest.fail("the text was read"))
-    found = call("vectors", "train", text, "--out", f"{text}/v.txt")
+    found = call("vectors", "train", name, *options)
     assert (found.code, found.out) == (1, "")
-    assert "corpus.txt is a file, not a folder" in found.err
+    assert said in found.err
+
+
+def test_a_word_that_is_alone_has_no_neighbours_and_that_is_said(call):
+    Path("one.txt").write_text("1 2\nalone 1 2\n", encoding="utf-8")
+    found = call("vectors", "neighbours", "one.txt", "alone")
+    assert (found.code, found.out, found.err) == (0, "", "no other word has a vector\n")

@@ -94,9 +94,8 @@ def train(
     }
     options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
     plan = Word2VecPlan.model_validate(options)
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise InputError(f"--threads {threads} cannot train", f"use 1 to {MOST_THREADS}, or leave it out for all cores")
     refuse_unwritable(out)
+    _refuse(files, device, threads)
     begun = perf_counter()
     steps = iter([("counting words", "choosing words"), ("reading", "beginning")])
     with ReadingBar(files) as bar:
@@ -111,18 +110,30 @@ def train(
     typer.echo(f"{out} holds {len(corpus.words):,} vectors; ask them with: regard vectors neighbours {out} WORD")
 
 
+def _refuse(files: Sequence[Path], device: str, threads: int | None) -> None:
+    """What would be found out only after the text was read."""
+    for path in files:
+        if path.is_fifo():
+            raise InputError(f"{path} is a pipe, and the text is read twice", "write it to a file first")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"--threads {threads} cannot train", f"use 1 to {MOST_THREADS}, or leave it out for all cores")
+    if device != "cpu":
+        if threads is not None:
+            raise InputError(f"--threads has no effect on device {device!r}", "leave it out")
+        from regard.embedding.word2vec_torch import usable_device
+
+        usable_device(device)
+
+
 def _fit(corpus: "EncodedCorpus", plan: "Word2VecPlan", threads: int | None, device: str) -> "Trained":
     """By the compiled kernel on a CPU, in large batches elsewhere."""
-    if device == "cpu":
-        from regard.embedding.word2vec_fit import fit
-
-        with Lines() as lines:
-            return fit(corpus, plan, threads=threads, listener=lines)
-    from regard.embedding.word2vec_torch import fit_in_batches
-
-    if threads is not None:
-        raise InputError(f"--threads has no effect on device {device!r}", "leave it out")
     with Lines() as lines:
+        if device == "cpu":
+            from regard.embedding.word2vec_fit import fit
+
+            return fit(corpus, plan, threads=threads, listener=lines)
+        from regard.embedding.word2vec_torch import fit_in_batches
+
         return fit_in_batches(corpus, plan, device, listener=lines)
 
 
@@ -223,5 +234,7 @@ def _show(question: dict[str, str], found: Sequence["Neighbour"], as_json: bool)
         answers = [{"word": one.word, "similarity": round(one.similarity, 6)} for one in found]
         typer.echo(json.dumps({**question, "neighbours": answers}, ensure_ascii=False))
         return
+    if not found:
+        typer.echo("no other word has a vector", err=True)
     for one in found:
         typer.echo(f"{one.similarity:7.4f}  {one.word}")

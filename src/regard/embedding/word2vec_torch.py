@@ -193,7 +193,7 @@ def fit_in_batches(
     listener: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """Train vectors on a device."""
-    place = _device(device)
+    place = usable_device(device)
     draw = Draw(corpus, plan, place)
     start = np.random.default_rng(plan.seed).random((len(corpus.words), plan.width), dtype=np.float32)
     read = ((torch.from_numpy(start) - 0.5) / plan.width).to(place)
@@ -220,7 +220,8 @@ def fit_in_batches(
     return Trained(Vectors(corpus.words, finite(read.cpu().numpy(), plan)), tuple(losses))
 
 
-def _device(name: torch.device | str) -> torch.device:
+def usable_device(name: torch.device | str) -> torch.device:
+    """The device of that name, which was asked for a number."""
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()
