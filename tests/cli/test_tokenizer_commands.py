@@ -158,3 +158,19 @@ def test_an_explanation_is_one_object_where_a_program_reads_it(call, tmp_path):
     assert [word["pieces"] for word in found["words"]] == [["low", "er_"]]
     refused = call("tokenizer", "explain", "corpus", "--to", "x.html", "--json")
     assert (refused.code, json.loads(refused.err)["remedy"]) == (1, "use one of them")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe-words"])
+def test_no_verb_that_shows_tokens_lets_a_control_character_through(call, tmp_path, kind):
+    nasty = "x\x1b[2Jy\x9b1m\x07 \u202eabc "
+    (tmp_path / "corpus").write_text(nasty * 2, encoding="utf-8")
+    explained = call("tokenizer", "explain", "corpus", "--kind", kind, "--text", nasty)
+    call("tokenizer", "train", "corpus", "--size", 300, "--kind", kind, "--out", "t.json")
+    pieces = call("tokenizer", "encode", "t.json", nasty, "--pieces")
+    built = call("tokenizer", "explain", "t.json", "--text", nasty)
+    page = call("tokenizer", "explain", "corpus", "--kind", kind, "--text", nasty, "--to", "page.html")
+    shown = [explained.out, pieces.out, built.out, (tmp_path / "page.html").read_text(encoding="utf-8")]
+    assert [one.code for one in (explained, pieces, built, page)] == [0] * 4
+    for text in shown:
+        assert all(line.isprintable() for line in text.splitlines())
+    assert all(r"\x1b" in text for text in (explained.out, built.out))

@@ -1,19 +1,34 @@
 """What `explain` shows follows from the reference."""
 
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text.bpe import joined, train
-from regard.text.explain import BYTES, MOST_WORDS, WORDS, build_words, corpus_lines, derive, text_lines
+from regard.text.bytelevel import byte_words
+from regard.text.explain import (
+    BYTES,
+    LONGEST_WORD,
+    MOST_WORDS,
+    SHOWN_WORDS,
+    WORDS,
+    build_words,
+    corpus_lines,
+    derive,
+    text_lines,
+)
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import WordBpeTokenizer, marked_words
 
 EXAMPLE = "low lower newest wider"
 
 
-def plain(lines: list[list[tuple[str, str]]]) -> list[str]:
+def plain(lines: Iterable[list[tuple[str, str]]]) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
 
 
@@ -94,3 +109,37 @@ def test_a_corpus_too_large_to_follow_is_refused_with_both_numbers() -> None:
         derive([str(number) for number in range(MOST_WORDS + 1)])
     with pytest.raises(InputError, match="no words"):
         derive([])
+    with pytest.raises(InputError, match=f"{LONGEST_WORD + 1} .*{LONGEST_WORD}"):
+        derive(["a" * (LONGEST_WORD + 1)])
+    assert derive(["ab" * (LONGEST_WORD // 2)]).steps
+
+
+@given(st.lists(st.text("abcde", min_size=1, max_size=11), min_size=SHOWN_WORDS + 1, max_size=97, unique=True))
+def test_of_many_words_a_step_keeps_those_it_changed_and_counts_all(words: list[str]) -> None:
+    found = derive(words * 2)
+    corpus = {word: tuple(word) for word in words}
+    for step in found.steps:
+        often = Counter(pair for symbols in corpus.values() for pair in pairwise(symbols))
+        after = {word: tuple(joined(symbols, step.merge.pair)) for word, symbols in corpus.items()}
+        assert step.words == tuple((after[word], 2) for word in words if after[word] != corpus[word])
+        assert step.pairs[0] == (step.merge.pair, 2 * max(often.values()))
+        assert dict(step.pairs) == {pair: 2 * often[pair] for pair, _ in step.pairs}
+        left = often.keys() - dict(step.pairs).keys()
+        assert step.more == len(left)
+        assert all(2 * often[pair] <= step.pairs[-1][1] for pair in left)
+        corpus = after
+    assert found.end == tuple((corpus[word], 2) for word in words)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=5))
+def test_no_line_holds_anything_a_terminal_would_obey(text: str) -> None:
+    for reading, corpus in ((WORDS, marked_words(f"{text} x\x1b[2Jx\x9b\u202e")), (BYTES, byte_words(text))):
+        found = derive(corpus * 2)
+        lines = [*corpus_lines(found, reading), *text_lines(build_words(corpus, []), reading)]
+        assert all(line.isprintable() for line in plain(lines))
+
+
+def test_control_characters_are_written_out_where_the_words_are() -> None:
+    lines = plain(corpus_lines(derive(marked_words("\x1b[2J\u202e \x1b[2J\u202e")), WORDS))
+    assert r"\x1b [ 2 J \u202e _ ×2" in lines[2]
+    assert lines[-1].split() == [r"\x1b[2J\u202e", r"\x1b[2J\u202e_", r"\x1b[2J\u202e_"]

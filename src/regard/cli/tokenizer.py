@@ -1,8 +1,9 @@
 """`regard tokenizer`: train one, turn text into ids and back, and see how it came to its pieces."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,6 @@ app = typer.Typer(
 
 LONGEST_CORPUS = 2**22
 """Characters of a corpus that is explained."""
-
-BLANKS = {" ": "␣", "\n": "⏎", "\r": "⏎", "\t": "⇥"}
 
 TokenizerPath = Annotated[
     Path,
@@ -84,6 +83,8 @@ def encode(
     """
     if pieces and as_json:
         raise InputError("--pieces has no effect with --json, which has them", "use one of them")
+    from regard.text.visible import visible
+
     loaded = _open(tokenizer)
     for line in _given(text):
         ids = loaded.encode(line)
@@ -91,7 +92,7 @@ def encode(
             record = {"text": line, "ids": ids, "tokens": loaded.pieces(ids), "offsets": loaded.offsets(line)}
             print(json.dumps(record, ensure_ascii=False), flush=True)
         elif pieces:
-            print(" ".join(_visible(piece) for piece in loaded.pieces(ids)), flush=True)
+            print(" ".join(visible(piece) for piece in loaded.pieces(ids)), flush=True)
         else:
             print(" ".join(map(str, ids)), flush=True)
 
@@ -157,8 +158,9 @@ def explain(
         built = [{**asdict(word), "pieces": word.pieces} for word in words]
         typer.echo(json.dumps({**learnt, "words": built}, ensure_ascii=False))
         return
-    lines = [] if found is None else corpus_lines(found, reading)
-    _print([*lines, *([[]] if lines and words else []), *text_lines(words, reading)])
+    if found is not None:
+        _print(chain(corpus_lines(found, reading), [[]] if words else []))
+    _print(text_lines(words, reading))
 
 
 def _derived(
@@ -228,13 +230,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _visible(piece: str) -> str:
-    """A piece in which blanks can be seen, since they part the pieces, and no control character reaches a terminal."""
-    found = (BLANKS.get(character, character) for character in piece)
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in found)
-
-
-def _print(lines: "list[Line]") -> None:
+def _print(lines: "Iterable[Line]") -> None:
     """Coloured on a terminal, plain in a pipe."""
     from rich.console import Console
     from rich.text import Text

@@ -65,16 +65,16 @@ def _corpus(page: DerivationPage) -> Iterable[str]:
     found = page.derivation
     if found is None:
         return
-    yield f"<section><h2>Start</h2>{_words(found.start, None)}</section>"
+    yield f"<section><h2>Start</h2>{_words(found.start, None, len(found.start))}</section>"
     yield '<ol class="merges">'
     for step in found.steps:
-        yield _step(step)
+        yield _step(step, len(found.start))
     yield "</ol>"
     yield f"<section><h2>Vocabulary, {len(found.vocabulary)}</h2>{_symbols(found.vocabulary)}</section>"
     yield f"<section><h2>Symbols in use, {len(found.in_use)}</h2>{_symbols(found.in_use)}</section>"
 
 
-def _step(step: Step) -> str:
+def _step(step: Step, total: int) -> str:
     left, right = step.merge.pair
     head = f'{_symbols((left, right))} → {_symbols((left + right,), new=left + right)} <span class="count">'
     lines = [f"<li><h2>{head}occurs {step.merge.count} times</span></h2>"]
@@ -82,7 +82,7 @@ def _step(step: Step) -> str:
         lines.append(f'<p><span class="label">tied with</span> {_pairs((pair, None) for pair in step.merge.ties)}</p>')
     more = f' <span class="quiet">and {step.more} more</span>' if step.more else ""
     lines.append(f'<p><span class="label">pairs</span> {_pairs(step.pairs)}{more}</p>')
-    return "\n".join([*lines, _words(step.words, left + right), "</li>"])
+    return "\n".join([*lines, _words(step.words, left + right, total), "</li>"])
 
 
 def _pairs(pairs: Iterable[tuple[Pair, int | None]]) -> str:
@@ -93,14 +93,14 @@ def _pairs(pairs: Iterable[tuple[Pair, int | None]]) -> str:
     return " ".join(shown)
 
 
-def _words(words: Sequence[Word], new: str | None) -> str:
-    """The corpus, the new symbol marked; of many words, those that hold it."""
-    held = [word for word in words if len(words) <= SHOWN_WORDS or new is None or new in word[0]][:SHOWN_WORDS]
+def _words(words: Sequence[Word], new: str | None, total: int) -> str:
+    """Words, the new symbol marked, and how many of all are not shown."""
+    held = words[:SHOWN_WORDS]
     shown = (
         f'<span class="word">{_symbols(symbols, new=new)}{f"<b>×{count}</b>" if count > 1 else ""}</span>'
         for symbols, count in held
     )
-    more = len(words) - len(held)
+    more = total - len(held)
     return f'<p class="corpus">{" ".join(shown)}{f" … and {more} more" if more else ""}</p>'
 
 
