@@ -6,6 +6,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Engine
 from tokenizers.pre_tokenizers import ByteLevel
 
@@ -186,3 +187,27 @@ def test_every_character_is_cut_alike_by_both_engines() -> None:
         for before in "a1! ":
             together = encoding.encode_ordinary(before + chr(code))[0] >= 256
             assert together == (len(cut.pre_tokenize_str(before + chr(code))) == 1), hex(code)
+
+
+@pytest.mark.parametrize("name", ["<tok>", "river", "a b", "日本", "ï", "\n\n", "text"])
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "normalized", "single_word", None])
+def test_ordinary_added_tokens_are_found_as_the_engine_finds_them(name: str, flag: str | None) -> None:
+    engine = Engine.from_str(ENGINE.to_str())
+    flags = {"normalized": False} | ({} if flag is None else {flag: True})
+    engine.add_tokens([AddedToken(name, special=False, **flags)])
+    loaded = Tokenizer.from_json(engine.to_str())
+    engine.encode_special_tokens = True  # no text can spell a special token
+    around = (
+        "{0}",
+        "a{0}b",
+        "x {0} b {0}",
+        " {0}\n {0}  ",
+        "{0}{0}",
+        "the{0} {0}s <eos>",
+        "日本語ïtextriver a b\n\n\n",
+    )
+    texts = [one.format(name) for one in around]
+    expected = [engine.encode(text, add_special_tokens=False) for text in texts]
+    assert any(name in one.tokens for one in expected)
+    assert [loaded.encode(text) for text in texts] == loaded.encode_batch(texts) == [one.ids for one in expected]
+    assert [loaded.decode(one.ids) for one in expected] == [engine.decode(one.ids) for one in expected]

@@ -3,7 +3,8 @@
 tokenizer.json               byte-level BPE, words with an end mark, WordPiece, or characters
 a model folder               its tokenizer.json
 vocab.json and merges.txt    GPT-2's files, in a folder or named by the first
-vocab.txt                    BERT's, in a folder or named; cased if a tokenizer_config.json beside it says so
+vocab.txt                    BERT's, in a folder or named; a tokenizer_config.json beside it may say that it is cased,
+                             and what is done with accents and Chinese characters
 """
 
 import json
@@ -16,7 +17,7 @@ from regard.errors import FileError
 from regard.text.characters import CharacterTokenizer
 from regard.text.counting import read_texts
 from regard.text.tokenizer import Tokenizer, parse_engine
-from regard.text.wordpiece import CasedWordPieceTokenizer, WordPieceTokenizer
+from regard.text.wordpiece import CasedWordPieceTokenizer, WordPieceTokenizer, cleaning
 from regard.text.words import WordBpeTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
@@ -42,8 +43,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
         raise FileError(f"{path} does not exist", _REMEDY)
     name = path.name.removesuffix(".gz")
     if name.endswith(".txt"):
-        cased = _is_cased(path)
-        return (CasedWordPieceTokenizer if cased else WordPieceTokenizer).load_vocabulary(path, cased=cased)
+        return _bert(path)
     if name == "vocab.json":
         found = [one for one in (path.with_name("merges.txt"), path.with_name("merges.txt.gz")) if one.is_file()]
         if not found:
@@ -72,10 +72,21 @@ def _read(path: Path) -> Tokenizer:
     raise FileError(f"{path}: {problems[0]}", _REMEDY)
 
 
-def _is_cased(path: Path) -> bool:
-    """Whether a BERT vocabulary keeps capitals, which only the settings beside it can say."""
-    settings = path.with_name("tokenizer_config.json")
+def _bert(path: Path) -> Tokenizer:
+    """A BERT vocabulary; what is done to texts before it is used, only the settings beside it can say."""
+    beside = path.with_name("tokenizer_config.json")
     try:
-        return json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case") is False
-    except (OSError, ValueError, AttributeError):
-        return False
+        settings = json.loads(beside.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        settings = {}
+    said: dict[str, bool | None] = {}
+    for name in ("do_lower_case", "strip_accents", "tokenize_chinese_chars"):
+        said[name] = settings.get(name) if isinstance(settings, dict) else None
+        if not isinstance(said[name], bool | None):
+            raise FileError(f"{beside} has {said[name]!r} as {name}", "write true, false or null")
+    cased = said["do_lower_case"] is False
+    cleaned = cleaning(
+        cased=cased, strip_accents=said["strip_accents"], part_chinese=said["tokenize_chinese_chars"] is not False
+    )
+    kind = CasedWordPieceTokenizer if cased else WordPieceTokenizer
+    return kind.load_vocabulary(path, cased=cased, cleaned=cleaned)

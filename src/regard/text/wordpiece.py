@@ -104,8 +104,13 @@ class WordPieceTokenizer(Tokenizer):
         return cls.of(learn_pieces(found.counts, size, score=score, specials=SPECIALS), cased=cased)
 
     @classmethod
-    def of(cls, vocabulary: Sequence[str], *, cased: bool = False) -> "WordPieceTokenizer":
-        """The tokenizer of these pieces, their ids being their places; the special tokens must be among them."""
+    def of(
+        cls, vocabulary: Sequence[str], *, cased: bool = False, cleaned: BertNormalizer | None = None
+    ) -> "WordPieceTokenizer":
+        """The tokenizer of these pieces, their ids being their places; the special tokens must be among them.
+
+        `cleaned` says how texts are made ready, where that is not as BERT's two kinds do it.
+        """
         missing = [special for special in SPECIALS if special not in vocabulary]
         if missing:
             raise InputError(f"the vocabulary lacks {' '.join(missing)}", "give one that begins as BERT's does")
@@ -114,7 +119,7 @@ class WordPieceTokenizer(Tokenizer):
             twice = next(piece for place, piece in enumerate(vocabulary) if ids[piece] != place)
             raise InputError(f"the vocabulary has {twice!r} more than once", "give every piece one line")
         engine = Engine(WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD))
-        engine.normalizer = _normalizer(cased)
+        engine.normalizer = cleaning(cased=cased) if cleaned is None else cleaned
         engine.pre_tokenizer = BertPreTokenizer()
         engine.decoder = WordPieceDecoder(prefix=PREFIX)
         engine.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
@@ -126,11 +131,13 @@ class WordPieceTokenizer(Tokenizer):
         return cls(engine)
 
     @classmethod
-    def load_vocabulary(cls, path: Path, *, cased: bool = False) -> "WordPieceTokenizer":
+    def load_vocabulary(
+        cls, path: Path, *, cased: bool = False, cleaned: BertNormalizer | None = None
+    ) -> "WordPieceTokenizer":
         """Read BERT's vocab.txt, one piece a line, plain or packed with gzip; it does not say whether it is cased."""
         lines = "".join(read_texts([path])).removesuffix("\n").split("\n")
         try:
-            return cls.of([line.removesuffix("\r") for line in lines], cased=cased)
+            return cls.of([line.removesuffix("\r") for line in lines], cased=cased, cleaned=cleaned)
         except InputError as error:
             raise FileError(f"{path}: {error.problem}", error.remedy) from error
 
@@ -177,7 +184,7 @@ class CasedWordPieceTokenizer(WordPieceTokenizer):
 
 def word_splitter(*, cased: bool = False) -> Callable[[str], Iterator[str]]:
     """`words`, by the engine and as fast as counting needs it: what was split before is remembered."""
-    normalizer, splitter = _normalizer(cased), BertPreTokenizer()
+    normalizer, splitter = cleaning(cased=cased), BertPreTokenizer()
 
     class Memory(dict[str, list[str]]):
         def __missing__(self, word: str) -> list[str]:
@@ -200,5 +207,8 @@ def word_splitter(*, cased: bool = False) -> Callable[[str], Iterator[str]]:
     return split
 
 
-def _normalizer(cased: bool) -> BertNormalizer:
-    return BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=not cased)
+def cleaning(*, cased: bool = False, strip_accents: bool | None = None, part_chinese: bool = True) -> BertNormalizer:
+    """How texts are made ready for cutting; accents go with capitals, unless something else is said."""
+    return BertNormalizer(
+        clean_text=True, handle_chinese_chars=part_chinese, strip_accents=strip_accents, lowercase=not cased
+    )
