@@ -47,6 +47,9 @@ class ForeignTokenizer(Tokenizer):
         self.marks = Settings({}).marks(engine.get_vocab()) if marks is None else marks
         _make_special(engine, self.marks.known().values())
         super().__init__(engine, rule)
+        trained = byte_tokens(engine).keys() & self._special_text.keys()  # as special, so that no merge makes them
+        for token in trained - {*self.marks.known().values()}:
+            del self._special_id[self._special_text.pop(token)]  # they are text
         self._size = max(engine.get_vocab().values(), default=-1) + 1
         self._bytes = self._all_bytes() if isinstance(engine.decoder, ByteLevelDecoder) else None
 
@@ -139,7 +142,17 @@ class ForeignTokenizer(Tokenizer):
         """Decoding one id at a time: `push(id)` gives text, never half a character, and `end()` the rest."""
         if self._bytes is not None:
             return ByteStream(self.token_bytes)
-        return WindowedStream(self.decode, lambda token: token in self._special_text, lambda token: token in self._byte)
+        return WindowedStream(self.decode, self._is_silent, lambda token: token in self._byte)
+
+    def _is_silent(self, token: int) -> bool:
+        """Whether an id adds nothing: it is special, or no token has it."""
+        return self._known(token) in self._special_text or self.engine.id_to_token(token) is None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids, special tokens left out; bytes that end mid-character become `�`."""
+        if self._bytes is not None:
+            return super().decode(ids)
+        return str(self.engine.decode([one for one in ids if not self._is_silent(one)], skip_special_tokens=False))
 
     def token_bytes(self, token: int) -> bytes:
         """What a token adds to a text that has begun, in UTF-8; a special token adds nothing."""
@@ -161,11 +174,7 @@ class ForeignTokenizer(Tokenizer):
 
     @cached_property
     def _byte(self) -> dict[int, bytes]:
-        """Tokens that are single bytes, `<0x0A>`, where the decoder joins them to characters."""
-        if '"ByteFallback"' not in json.dumps(json.loads(self.engine.to_str())["decoder"]):
-            return {}
-        ids = ((self.engine.token_to_id(f"<0x{byte:02X}>"), byte) for byte in range(256))
-        return {token: bytes([byte]) for token, byte in ids if token is not None}
+        return byte_tokens(self.engine)
 
     @cached_property
     def _word(self) -> list[int]:
@@ -281,6 +290,14 @@ def _frame_as_roberta(engine: Engine, settings: Settings) -> None:
         engine.post_processor = RobertaProcessing(("</s>", end), ("<s>", begin), add_prefix_space=False)
 
 
+def byte_tokens(engine: Engine) -> dict[int, bytes]:
+    """Tokens that are single bytes, `<0x0A>`, where the decoder joins them to characters."""
+    if engine.decoder is None or b'"ByteFallback"' not in engine.decoder.__getstate__():
+        return {}
+    ids = ((engine.token_to_id(f"<0x{byte:02X}>"), byte) for byte in range(256))
+    return {token: bytes([byte]) for token, byte in ids if token is not None}
+
+
 def deafened(engine: Engine, specials: Iterable[str]) -> Engine:
     """The same engine for cutting texts alone, in which the special tokens have names that no text can spell."""
     secret = secrets.token_hex(16)
@@ -295,6 +312,10 @@ def deafened(engine: Engine, specials: Iterable[str]) -> Engine:
         model["merges"] = [pair for pair in model["merges"] if not renamed.keys() & {*pair, "".join(pair)}]
     if model.get("unk_token") is not None:
         model["unk_token"] = renamed.get(model["unk_token"], model["unk_token"])
+    spelt = byte_tokens(engine)  # the model makes them of what it does not know, and texts that name them do not
+    record["added_tokens"] = [
+        token for token in record["added_tokens"] if not (token["special"] and token["id"] in spelt)
+    ]
     for token in record["added_tokens"]:
         token["content"] = renamed.get(token["content"], token["content"])
     record |= {"post_processor": None, "decoder": None, "padding": None, "truncation": None}
