@@ -241,6 +241,27 @@ def test_frequent_words_are_kept_as_often_as_word2vec_keeps_them():
         assert (kept == word).sum() / counts[word] == pytest.approx(expected, abs=0.01)
 
 
+def test_progress_counts_words_and_no_ends_of_lines():
+    text = encode_corpus(lambda: ["a b c\n\n\nd\n\ne a\n" * 50], 1)
+    assert (text.chunks[0] < 0).sum() > 100
+    draws, _, _ = prepare(text, plan(*FORMS[0], sample=1.0))
+    kept, _, _, places = thin(text.chunks[0], draws, 0)
+    assert places.tolist() == list(range(text.size)) == list(range(len(kept)))
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-9, 1.0])
+@every_form
+def test_a_block_has_a_size_at_every_rate(kind, loss, rate):
+    size = len(prepare(corpus(words=997), plan(kind, loss, rate=rate))[2].losses)
+    assert 1 <= size <= word2vec_fit.LARGEST_BLOCK
+
+
+def test_blocks_are_the_smaller_the_wider_the_window():
+    sizes = [len(prepare(corpus(words=997), plan(*FORMS[0], window=window))[2].losses) for window in (2, 20, 100)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] <= 2
+
+
 def test_the_alias_table_gives_exactly_the_chances_it_was_made_of():
     chances = np.random.default_rng(5).dirichlet(np.full(101, 0.3))
     stay, other = alias_table(chances)

@@ -55,7 +55,8 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as end:  # Typer turns Ctrl-C into an exit
         if isinstance(end, SystemExit) and end.code not in STOPPED:
             raise
-        complain("stopped", "a training that has saved a state goes on from it with --resume")
+        saved = "a training that has saved a state goes on from it with --resume"
+        complain("stopped", saved if sys.argv[1:2] == ["train"] else "nothing was written; run it again")
         sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")

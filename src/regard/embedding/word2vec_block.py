@@ -81,7 +81,7 @@ class Text(NamedTuple):
     behind: UInt8[np.ndarray, "words"]
     """… and how many are behind it."""
     places: Int64[np.ndarray, "words"]
-    """Where they stand among all words of the chunk."""
+    """How many words of the chunk stand before each, kept or not."""
     order: Int32[np.ndarray, "words"]
     """In which blocks take them."""
     first: int

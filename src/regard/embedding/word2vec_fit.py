@@ -28,7 +28,9 @@ PIECE = 512
 AGAIN = 32
 """After so many pieces the slower way is tried again."""
 MOST_STEPS = 192.0
-"""How many steps of one row a block may hold on average: they are all taken from the same place."""
+"""How many steps of one row a block should hold on average at most: they are all taken from the same place."""
+USUAL_WINDOW = 5
+"""The steps of one centre word are the more alike the wider its window."""
 ALL = 2**32 - 1
 
 
@@ -65,7 +67,7 @@ def fit(
     _need_numba()
     from regard.embedding.word2vec_kernel import learn, read_in
 
-    parts = threads or os.cpu_count() or 1
+    parts = (os.cpu_count() or 1) if threads is None else threads
     if not 1 <= parts <= 1024:
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
@@ -79,8 +81,8 @@ def fit(
             text, schedule = read_in(chunk, first, draws, block), Schedule(plan.first_rate, done, total)
             for begin in range(0, len(text.order), piece):
                 end = min(begin + piece, len(text.order))
-                with crew.timed(end - begin) as (draws, block):
-                    more, count = learn((begin, end), text, draws, tables, block, schedule)
+                with crew.timed(end - begin) as (shared, room):
+                    more, count = learn((begin, end), text, shared, tables, room, schedule)
                 loss, predictions = loss + more, predictions + count
             first, done = first + len(chunk), done + int((chunk >= 0).sum())
             if listener is not None:
@@ -159,21 +161,21 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
     asks = 1 if plan.kind == "cbow" else questions
     room = -(-questions // EIGHT) * EIGHT
     block = Block(
-        np.zeros(size, np.uint64),
-        np.zeros((size, inputs), np.int32),
-        np.zeros(size, np.int32),
-        np.zeros(size, np.int32),
-        np.zeros((size, questions), np.int32),
-        np.zeros((size, room), np.float32),
-        np.zeros(size, np.int32),
-        np.zeros((size, reads, room), np.float32),
-        zero_rows(runs, places, plan.width),
-        zero_rows(size, asks, plan.width),
-        np.zeros(size, np.float32),
-        np.zeros(size, np.float64),
-        np.ones(size, np.float64),
-        run,
-        room_to_hand(draws.parts, -(-runs // draws.parts) * (places + run * questions)),
+        chances=np.zeros(size, np.uint64),
+        inputs=np.zeros((size, inputs), np.int32),
+        befores=np.zeros(size, np.int32),
+        input_counts=np.zeros(size, np.int32),
+        questions=np.zeros((size, questions), np.int32),
+        answers=np.zeros((size, room), np.float32),
+        question_counts=np.zeros(size, np.int32),
+        errors=np.zeros((size, reads, room), np.float32),
+        input_steps=zero_rows(runs, places, plan.width),
+        question_steps=zero_rows(size, asks, plan.width),
+        shares=np.zeros(size, np.float32),
+        losses=np.zeros(size, np.float64),
+        factors=np.ones(size, np.float64),
+        run=run,
+        handed=room_to_hand(draws.parts, -(-runs // draws.parts) * (places + run * questions)),
     )
     return draws, Tables(read, asked), block
 
@@ -185,8 +187,8 @@ def _block_size(asked: float, read: float, plan: Word2VecPlan) -> int:
     """
     window = plan.window + 1  # words read for a centre word, on average
     steps = window * max(asked if plan.kind == "skip-gram" else asked / window, read)
-    steps *= plan.first_rate / RATES[plan.kind]
-    return max(1, min(LARGEST_BLOCK, int(MOST_STEPS / steps)))
+    steps *= plan.first_rate / RATES[plan.kind] * max(1.0, window / (USUAL_WINDOW + 1))
+    return LARGEST_BLOCK if steps * LARGEST_BLOCK <= MOST_STEPS else max(1, int(MOST_STEPS / steps))
 
 
 def alias_table(

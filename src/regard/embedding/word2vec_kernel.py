@@ -9,7 +9,7 @@ of `word2vec.py`, step for step.
 
 Importing this file needs Numba; `word2vec_fit.py` does so when it is called. Compiled code is kept beside this file
 like Python's own, or in the user's cache folder; Numba looks only at this file's time, so whoever changes
-`word2vec_rows.py` or `word2vec_threads.py` touches this one too.
+`word2vec_block.py`, `word2vec_rows.py` or `word2vec_threads.py` touches this one too.
 """
 
 import math
@@ -86,15 +86,15 @@ def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[
     """
     kept, places = np.empty(words.size + draws.window, np.int32), np.empty(words.size + 1, np.int64)
     before, behind = np.empty(words.size + 1, np.uint8), np.empty(words.size + 1, np.uint8)
-    count = begin = 0
+    count = begin = ends = 0
     for place in range(words.size + 1):
         if place == words.size or words[place] < 0:
             for at in range(begin, count):
                 behind[at] = min(count - 1 - at, draws.window)
-            begin = count
+            begin, ends = count, ends + 1
             continue
         number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + place))))
-        kept[count], places[count], before[count] = words[place], place, min(count - begin, draws.window)
+        kept[count], places[count], before[count] = words[place], place - ends, min(count - begin, draws.window)
         count += np.uint32(number >> np.uint64(32)) <= draws.keep[words[place]]
     return kept[:count], before[:count], behind[:count], places[:count]
 

@@ -53,9 +53,6 @@ def share_out(work: Callable[[int], object], parts: int, meeting: Meeting) -> No
             failures.append(failure)
             meeting.arrivals[0] = BROKEN_OFF
 
-    if parts == 1:
-        work(0)
-        return
     threads = [Thread(target=attempt, args=(part,)) for part in range(parts)]
     try:
         for thread in threads:

@@ -27,8 +27,9 @@ from regard.errors import InputError
 CENTRES = 4096
 """Centre words of a batch, where there are four times as many different words."""
 MOST = 4.0
-AT_ONCE = 64
-"""Batches that are drawn at once: what a device is asked to do is little for each, and asking takes time."""
+"""The rates of all steps of one row in a batch, summed, at most."""
+AT_ONCE = 2**22
+"""Numbers that are drawn at once, for many batches: little is to be done for each, and asking for it takes time."""
 CHUNKS = 32
 """Chunks of the text that are on the device at a time."""
 
@@ -80,8 +81,9 @@ class Draw:
         offsets = torch.arange(-self.plan.window, self.plan.window + 1, device=self.device)
         offsets = offsets[offsets != 0]
         order = torch.randperm(len(words), generator=self.generator, device=self.device)
-        for first in range(0, len(words), AT_ONCE * self.size):
-            centres = order[first : first + AT_ONCE * self.size]
+        many = max(1, AT_ONCE // (self.size * (2 * self.plan.window + self.plan.drawn + 1))) * self.size
+        for first in range(0, len(words), many):
+            centres = order[first : first + many]
             reach = 1 + (self._even(centres.shape) * self.plan.window).long()
             near = centres[:, None] + offsets
             inside = near.clamp(0, len(words) - 1)
