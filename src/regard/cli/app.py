@@ -56,7 +56,7 @@ def main() -> None:
         if isinstance(end, SystemExit) and end.code not in STOPPED:
             raise
         saved = "a training that has saved a state goes on from it with --resume"
-        complain("stopped", saved if sys.argv[1:2] == ["train"] else "nothing was written; run it again")
+        complain("stopped", saved if sys.argv[1:2] == ["train"] else "begin anew with the same command")
         sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")
