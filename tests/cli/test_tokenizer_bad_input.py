@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from regard.text.opening import KINDS
 from regard.text.tokenizer import Tokenizer
 
 
@@ -180,3 +182,30 @@ def test_a_single_line_of_fifty_megabytes_is_trained_on_in_little_memory(line: s
     size, megabytes = map(int, done.stdout.split())
     assert 260 < size <= 300
     assert megabytes < 1000
+
+
+MODELS = [
+    {"type": "BPE", "vocab": {}, "merges": []},
+    {"type": "WordLevel", "vocab": {}, "unk_token": "x"},
+    {"type": "Unigram", "vocab": []},
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model["type"])
+@pytest.mark.parametrize("command", [("encode", "rose"), ("decode", "0"), ("explain", "--text", "rose")])
+def test_a_tokenizer_without_entries_is_called_that(call, tmp_path, model, command) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}), encoding="utf-8")
+    refused(call("tokenizer", command[0], "tokenizer.json", *command[1:]), "tokenizer.json: ", "has no entries")
+
+
+def test_a_text_that_a_tokenizer_of_another_cannot_cut_is_refused(call, tmp_path) -> None:
+    model = {"type": "WordLevel", "vocab": {"rose": 0}, "unk_token": "x"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}), encoding="utf-8")
+    assert call("tokenizer", "encode", "tokenizer.json", "rose").out == "0\n"
+    refused(call("tokenizer", "encode", "tokenizer.json", "tulip"), "cannot cut the text")
+
+
+def test_the_help_names_every_kind_that_can_be_trained(call) -> None:
+    said = " ".join(call("tokenizer", "train", "--help").out.replace("│", " ").split())
+    for kind in KINDS:
+        assert re.search(rf"(?<![\w-]){kind}(?![\w-])", said.partition("--kind")[2].partition("[default")[0])

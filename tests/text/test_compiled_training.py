@@ -1,5 +1,7 @@
 """What Numba compiles counts the same pieces and learns the same merges as Python and the engine do."""
 
+import os
+import subprocess
 import sys
 from collections import Counter
 from itertools import chain
@@ -67,11 +69,19 @@ def test_a_tokenizer_is_the_same_file_however_it_was_trained(kind: type[Tokenize
     shown = kind.train(iter(TEXTS), size).to_json()
     used: list[str] = []
     chosen = training._compiled
-    monkeypatch.setattr(training, "_compiled", lambda name: used.append(name) or chosen(name))
+
+    def watched(name: str, entry: str, work):
+        found = chosen(name, entry, work)
+        assert found is not None
+        used.append(name)
+        return found
+
+    monkeypatch.setattr(training, "_compiled", watched)
     monkeypatch.setattr(training, "MANY_LETTERS", 1)
     monkeypatch.setattr(training, "MUCH_TEXT", 0)
     assert kind.train(iter(TEXTS), size).to_json() == shown
     assert used[-1] == "merging"
+    monkeypatch.setattr(training, "_compiled", chosen)
     monkeypatch.setitem(sys.modules, "regard.text.merging", None)  # as where Numba cannot be imported
     monkeypatch.setitem(sys.modules, "regard.text.cutting", None)
     assert kind.train(iter(TEXTS), size).to_json() == shown
@@ -94,3 +104,32 @@ def training_blocks(texts, by):
     from regard.text.counting import count_blocks
 
     return count_blocks(texts, by, block=997)
+
+
+LEARN = """
+from regard.text import training
+from regard.text.tokenizer import Tokenizer
+training.MUCH_TEXT = 0
+print(Tokenizer.train(["the rose by the river bank", "naïve 日本 2021"] * 3, 271).merges)
+"""
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_kept_code_that_was_half_written_is_done_without_and_made_again(ending: str, tmp_path) -> None:
+    def learnt() -> str:
+        command = [sys.executable, "-c", LEARN]
+        return subprocess.run(
+            command, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=True
+        ).stdout
+
+    def whole() -> set[int]:
+        return {path.stat().st_size for path in tmp_path.rglob(f"cutting.*.{ending}")}
+
+    first, sizes = learnt(), whole()
+    assert min(sizes) > 97
+    for path in tmp_path.rglob(f"cutting.*.{ending}"):
+        path.write_bytes(path.read_bytes()[:97])
+    assert learnt() == first  # in plain Python
+    assert not [*tmp_path.rglob("cutting.*.nbi")]
+    assert learnt() == first
+    assert min(whole()) > 97

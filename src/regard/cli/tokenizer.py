@@ -39,7 +39,10 @@ def train(
     size: Annotated[int, typer.Option(help="Entries of the vocabulary.")],
     kind: Annotated[
         str,
-        typer.Option(help="bpe (bytes, as GPT-2), bpe-words (with an end mark), wordpiece (as BERT) or characters."),
+        typer.Option(
+            help="bpe (bytes, as GPT-2), bpe-words (with an end mark), wordpiece (as BERT), wordpiece-cased (with "
+            "capitals and accents kept) or characters."
+        ),
     ] = "bpe",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("tokenizer.json"),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -75,7 +78,9 @@ def encode(
     tokenizer: TokenizerPath,
     text: Annotated[str | None, typer.Argument(help="The text; every line of stdin if absent.")] = None,
     pieces: Annotated[bool, typer.Option("--pieces", help="The pieces instead of their ids.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text: ids, pieces, offsets.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per text: text, ids, tokens, offsets.")
+    ] = False,
 ) -> None:
     """Print the ids of a text.
 

@@ -30,7 +30,7 @@ from regard.text.framing import Frame, frame_of
 from regard.text.incremental import ByteStream, TextStream
 from regard.text.marks import Marks, Settings, marks_in, read_settings
 from regard.text.opening import open_tokenizer
-from regard.text.tokenizer import Tokenizer, parse_engine
+from regard.text.tokenizer import Tokenizer, parse_engine, saying_what_lacks
 from regard.text.windowed import WindowedStream
 
 ROBERTAS = ("roberta", "longformer", "xlm-roberta", "camembert", "bart")
@@ -99,7 +99,8 @@ class ForeignTokenizer(Tokenizer):
         checked = [valid_text(text) for text in texts]
         if self._fast is not None:
             return encode_all(self._fast, checked)
-        return [list(one.ids) for one in self._cutter.encode_batch_fast(checked, add_special_tokens=False)]
+        with saying_what_lacks():
+            return [list(one.ids) for one in self._cutter.encode_batch_fast(checked, add_special_tokens=False)]
 
     @cached_property
     def _fast(self) -> Encode | None:
@@ -113,7 +114,8 @@ class ForeignTokenizer(Tokenizer):
         return self._fast or self._encode_by_tokenizers
 
     def _encode_by_tokenizers(self, text: str) -> list[int]:
-        return list(self._cutter.encode(text, add_special_tokens=False).ids)
+        with saying_what_lacks():
+            return list(self._cutter.encode(text, add_special_tokens=False).ids)
 
     @cached_property
     def _cutter(self) -> Engine:
@@ -126,7 +128,8 @@ class ForeignTokenizer(Tokenizer):
         heard = tuple(name for name in names if name in self._special_id)
         if heard not in self._hearing:
             self._hearing[heard] = deafened(self.engine, [name for name in self._special_id if name not in heard])
-        return list(self._hearing[heard].encode(valid_text(text), add_special_tokens=False).ids)
+        with saying_what_lacks():
+            return list(self._hearing[heard].encode(valid_text(text), add_special_tokens=False).ids)
 
     @cached_property
     def _hearing(self) -> dict[tuple[str, ...], Engine]:

@@ -41,12 +41,14 @@ def parse_engine(text: str) -> tuple[Engine, str | None]:
         engine = Engine.from_str(text)
     except Exception as error:  # the engine raises bare Exception for everything
         raise InputError(f"this is not a tokenizer ({error})", _REMEDY) from error
+    if not engine.get_vocab_size():
+        raise InputError("this tokenizer has no entries: its vocabulary is empty", _REMEDY)
     rule = _RULE.search(text)
     return engine, rule.group(1) if rule else None
 
 
 @contextmanager
-def _saying_what_lacks() -> Iterator[None]:
+def saying_what_lacks() -> Iterator[None]:
     """A text that an engine cannot cut, as a sentence: it has no kinds of errors."""
     try:
         yield
@@ -163,7 +165,7 @@ class Tokenizer:
         checked = [valid_text(text) for text in texts]
         if self._bytes is not None:
             return encode_all(self._encode, checked)
-        with _saying_what_lacks():
+        with saying_what_lacks():
             return [list(one.ids) for one in self.engine.encode_batch_fast(checked, add_special_tokens=False)]
 
     @cached_property
@@ -172,7 +174,7 @@ class Tokenizer:
         return fast or self._encode_by_tokenizers
 
     def _encode_by_tokenizers(self, text: str) -> list[int]:
-        with _saying_what_lacks():
+        with saying_what_lacks():
             return list(self.engine.encode(text, add_special_tokens=False).ids)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:

@@ -10,8 +10,10 @@ the rule `engine`.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Engine
@@ -44,11 +46,15 @@ def learn_merges(
     _check(size, specials, letters)
     length = sum(map(len, words))
     size = min(size, len(specials) + len(letters) + length)  # room is made for as many as are asked for
-    merging = _compiled("merging") if length >= MANY_LETTERS else None
-    if merging is None:
+    pairs = (
+        _compiled("merging", "learn", lambda part: part.merge_words(words, letters, first=len(specials), size=size))
+        if length >= MANY_LETTERS
+        else None
+    )
+    if pairs is None:
         return _shown_to_engine(words, size, specials, letters)
     names, merges = [*specials, *letters], []
-    for left, right in merging.merge_words(words, letters, first=len(specials), size=size):
+    for left, right in pairs:
         merges.append((names[left], names[right]))
         names.append(names[left] + names[right])
     engine = Engine(BPE(vocab={name: place for place, name in enumerate(names)}, merges=merges))
@@ -69,21 +75,29 @@ def _piece_counter() -> Callable[[list[str]], Mapping[str, int]]:
 
     def counted(texts: list[str]) -> Mapping[str, int]:
         nonlocal read
-        cutting = _compiled("cutting") if read >= MUCH_TEXT else None
+        found: Mapping[str, int] | None = None
+        if read >= MUCH_TEXT:
+            found = _compiled("cutting", "count", lambda part: part.count_pieces(texts))
         read += sum(map(len, texts))
-        found: Mapping[str, int] = (
-            Counter(chain.from_iterable(map(pieces, texts))) if cutting is None else cutting.count_pieces(texts)
-        )
-        return found
+        return Counter(chain.from_iterable(map(pieces, texts))) if found is None else found
 
     return counted
 
 
-def _compiled(name: str) -> Any:
-    """The module of that name if Numba can compile it here."""
+def _compiled(name: str, entry: str, work: Callable[[Any], Any]) -> Any:
+    """What the module of that name finds by its compiled entry; None where Numba cannot be used here."""
     try:
-        return import_module(f"regard.text.{name}")
+        module = import_module(f"regard.text.{name}")
     except Exception:  # no Numba, one that does not fit NumPy or was damaged, or no folder to keep what it compiles
+        return None
+    try:
+        return work(module)
+    except MemoryError:
+        raise
+    except Exception:  # what was kept of it is broken, as after a full disk: the next one compiles it again
+        with suppress(OSError):
+            for index in Path(getattr(module, entry).stats.cache_path).glob(f"{name}.*.nbi"):
+                index.unlink()
         return None
 
 
