@@ -23,7 +23,8 @@ from regard.training.word_prediction import WordPrediction
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_kernel import learn, read_in, spread, thin
+from regard.embedding.word2vec_draws import read_in, spread, thin
+from regard.embedding.word2vec_kernel import learn
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -59,8 +60,7 @@ def learn_all(
     chunk: np.ndarray, first: int, draws: Draws, tables: Tables, block: Block, rate: float
 ) -> tuple[float, int]:
     """Learn from a chunk of text at a rate that hardly falls."""
-    text = read_in(chunk, first, draws, block)
-    return learn((0, len(text.order)), text, draws, tables, block, Schedule(rate, 0, 10**6))
+    return learn(read_in(chunk, first, draws, block), draws, tables, block, Schedule(rate, 0, 10**6))
 
 
 @every_form
@@ -117,6 +117,14 @@ def test_a_crew_that_changes_from_chunk_to_chunk_learns_what_one_thread_learns(k
     found = fit(text, chosen, threads=2).vectors.matrix
     assert set(asked) == {1, 2}
     assert found.tobytes() == fit(text, chosen, threads=1).vectors.matrix.tobytes()
+
+
+@every_form
+def test_vectors_are_the_same_in_whatever_pieces_the_text_is_learnt(kind, loss, monkeypatch):
+    text, chosen = corpus(words=997, lines=1500), plan(kind, loss)
+    whole = fit(text, chosen, threads=2).vectors.matrix
+    monkeypatch.setattr(word2vec_fit, "PIECE", 1)
+    assert fit(text, chosen, threads=2).vectors.matrix.tobytes() == whole.tobytes()
 
 
 @pytest.mark.slow

@@ -86,6 +86,10 @@ class Text(NamedTuple):
     """In which blocks take them."""
     first: int
     """The number of the chunk's first place, on which chance depends."""
+    begin: int
+    """From here on …"""
+    end: int
+    """… up to here in that order, whole blocks, it is learnt from now."""
 
 
 class Schedule(NamedTuple):

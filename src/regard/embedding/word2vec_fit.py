@@ -65,7 +65,8 @@ def fit(
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
     _need_numba()
-    from regard.embedding.word2vec_kernel import learn, read_in
+    from regard.embedding.word2vec_draws import read_in
+    from regard.embedding.word2vec_kernel import learn
 
     parts = (os.cpu_count() or 1) if threads is None else threads
     if not 1 <= parts <= 1024:
@@ -80,9 +81,9 @@ def fit(
         for chunk in far_apart(corpus.chunks, TOGETHER):
             text, schedule = read_in(chunk, first, draws, block), Schedule(plan.first_rate, done, total)
             for begin in range(0, len(text.order), piece):
-                end = min(begin + piece, len(text.order))
-                with crew.timed(end - begin) as (shared, room):
-                    more, count = learn((begin, end), text, shared, tables, room, schedule)
+                part = text._replace(begin=begin, end=min(begin + piece, len(text.order)))
+                with crew.timed(part.end - part.begin) as (shared, room):
+                    more, count = learn(part, shared, tables, room, schedule)
                 loss, predictions = loss + more, predictions + count
             first, done = first + len(chunk), done + int((chunk >= 0).sum())
             if listener is not None:

@@ -9,65 +9,28 @@ of `word2vec.py`, step for step.
 
 Importing this file needs Numba; `word2vec_fit.py` does so when it is called. Compiled code is kept beside this file
 like Python's own, or in the user's cache folder; Numba looks only at this file's time, so whoever changes
-`word2vec_block.py`, `word2vec_rows.py` or `word2vec_threads.py` touches this one too.
+`word2vec_block.py`, `word2vec_draws.py`, `word2vec_rows.py` or `word2vec_threads.py` touches this one too.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, no_type_check
 
-import numba
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from regard.embedding.word2vec_block import EIGHT, LANES, Block, Draws, Handed, Schedule, Tables, Text
-from regard.embedding.word2vec_rows import add, answer_eight, choose, clear, dots, fetch, fetch_to_change, mix, mix_into
+from regard.embedding.word2vec_block import EIGHT, Block, Draws, Handed, Schedule, Tables, Text
+from regard.embedding.word2vec_draws import address, compiled, draw_noise, draw_ways, draw_windows
+from regard.embedding.word2vec_rows import add, answer_eight, clear, dots, fetch, fetch_to_change, mix, mix_into
 from regard.embedding.word2vec_threads import Meeting, meet, new_meeting, share_out
 
 SOON = 6
 """Rows that are on their way while one is added to."""
 AHEAD = 8
 """Centre words whose rows are on their way while one is at work."""
-GOLDEN = (math.sqrt(5) - 1) / 2
 LOST = np.float32(-math.inf)
 """The score of a question that is not asked: its answer is no, and there is no loss."""
 LARGE = 1e100
 """A product of this size makes room for more by its logarithm."""
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of a kernel, which makes no arrays, so that none need be counted, and is put where it is called.
-
-    Numba counts who holds an array, one array after the other for every call with a tuple of them: numbers that all
-    threads change at once, and that go from core to core. And it hands a tuple over number by number: a call with a
-    block has 171 of them.
-    """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    part: Callable[..., Any] = numba.njit(function, **options)
-    return part
-
-
-def making(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same of what makes arrays."""
-    part: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
-    return part
-
-
-@compiled
-@no_type_check
-def scramble(number: int) -> int:
-    """A number whose bits have nothing to do with this one's (Steele et al. 2014, SplitMix64)."""
-    number = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
-    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))
-
-
-@compiled
-@no_type_check
-def address(array: Any, row: int) -> int:
-    """Where a row of an array begins."""
-    return array.ctypes.data + row * array.strides[0]
 
 
 @compiled
@@ -75,111 +38,6 @@ def address(array: Any, row: int) -> int:
 def numbers(block: Block) -> int:
     """How many there are in a row of vectors, with those that fill it up."""
     return block.input_steps.strides[1] // 4
-
-
-@making
-@no_type_check
-def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[Any, Any, Any, Any]:
-    """The first four of a `Text`: the words that are kept this time, with what is around them and where they stood.
-
-    `first` numbers the chunk's first place. Behind the last word a window's width of others may be read.
-    """
-    kept, places = np.empty(words.size + draws.window, np.int32), np.empty(words.size + 1, np.int64)
-    before, behind = np.empty(words.size + 1, np.uint8), np.empty(words.size + 1, np.uint8)
-    count = begin = ends = 0
-    for place in range(words.size + 1):
-        if place == words.size or words[place] < 0:
-            for at in range(begin, count):
-                behind[at] = min(count - 1 - at, draws.window)
-            begin, ends = count, ends + 1
-            continue
-        number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + place))))
-        kept[count], places[count], before[count] = words[place], place - ends, min(count - begin, draws.window)
-        count += np.uint32(number >> np.uint64(32)) <= draws.keep[words[place]]
-    return kept[:count], before[:count], behind[:count], places[:count]
-
-
-@making
-@no_type_check
-def spread(count: int, run: int) -> Int32[np.ndarray, "places"]:
-    """The order in which blocks take words: short runs of neighbours, each far from the one before it.
-
-    The words of one page repeat each other, and repeated steps from where a vector stood before the block overshoot.
-    From run to run it goes on by the golden section of the text, so that at any time all parts of it were read evenly.
-    What is left over at the end of the text comes last.
-    """
-    order, runs, found = np.arange(count).astype(np.int32), count // run, 0
-    stride = max(1, int(runs * GOLDEN))
-    while math.gcd(stride, runs) > 1:
-        stride += 1
-    for step in range(runs):
-        begin = step * stride % runs * run
-        for at in range(begin, begin + run):
-            order[found] = at
-            found += 1
-    return order
-
-
-@compiled
-@no_type_check
-def fetch_text(at: int, text: Text) -> None:
-    """Have what is known of a word of the text brought near."""
-    fetch(address(text.kept, at), LANES)
-    fetch(address(text.before, at), LANES)
-    fetch(address(text.behind, at), LANES)
-
-
-@compiled
-@no_type_check
-def draw_windows(
-    begin: int, end: int, words: Int32[np.ndarray, "centres"], text: Text, draws: Draws, block: Block
-) -> None:
-    """The words around each centre word. As many as a window may have are copied, so that no branch is a surprise."""
-    for centre in range(begin, end):
-        at = np.int64(words[centre])
-        if centre + 2 * block.run < end:
-            fetch_text(words[centre + 2 * block.run], text)
-        chance = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + at) + 1)))
-        reach = 1 + np.int64(((chance >> np.uint64(32)) * np.uint64(draws.window)) >> np.uint64(32))
-        before, behind = min(reach, np.int64(text.before[at])), min(reach, np.int64(text.behind[at]))
-        for step in range(draws.window):
-            block.inputs[centre, step] = text.kept[at - before + step]
-        for step in range(draws.window):
-            block.inputs[centre, before + step] = text.kept[at + 1 + step]
-        block.befores[centre], block.input_counts[centre] = before, before + behind
-        block.chances[centre] = chance
-        block.questions[centre, 0] = text.kept[at]
-
-
-@compiled
-@no_type_check
-def draw_noise(begin: int, end: int, draws: Draws, block: Block) -> None:
-    """The questions of negative sampling: each word itself, and words from the noise."""
-    size = np.uint64(draws.noise.shape[0])
-    for centre in range(begin, end):
-        word, chance, asked = block.questions[centre, 0], block.chances[centre], 1
-        for drawn in range(draws.negatives):
-            number = scramble(chance + np.uint64(drawn))
-            column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
-            own, other = draws.noise[column, 0], np.int32(draws.noise[column, 1])
-            noise = choose(np.uint32(number >> np.uint64(32)) <= own, np.int32(column), other)
-            block.questions[centre, asked] = noise
-            asked += noise != word  # the word itself is no wrong answer
-        block.answers[centre, 0], block.question_counts[centre] = 1.0, asked
-
-
-@compiled
-@no_type_check
-def draw_ways(begin: int, end: int, draws: Draws, block: Block) -> None:
-    """The questions of hierarchical softmax: those on the way to each word."""
-    for centre in range(begin, end):
-        word, asked = block.questions[centre, 0], 0
-        for step in range(draws.starts[word], draws.starts[word + 1]):
-            block.questions[centre, asked] = draws.nodes[step]
-            block.answers[centre, asked] = draws.turns[step]
-            asked += 1
-        block.answers[centre, asked:] = 0.0
-        block.question_counts[centre] = asked
 
 
 @compiled
@@ -232,7 +90,7 @@ def skip_gram(centre: int, first: int, rate: float, tables: Tables, block: Block
     answer_all(centre, inputs, rate, block)
     for i in range(inputs):
         place = i + (i >= block.befores[centre])
-        mix_into(first + 4 * place * width, 1, 0, errors + 4 * i * apart, others, questions, asked, width)
+        mix_into(first + 4 * place * width, (1, 0), errors + 4 * i * apart, others, questions, asked, width)
     steps = address(block.question_steps, centre)
     for j in range(questions):
         mix(steps + 4 * j * width, errors + 4 * j, apart, rows, inputs, read, width)
@@ -248,13 +106,13 @@ def cbow(centre: int, first: int, rate: float, tables: Tables, block: Block) -> 
     inputs, questions, width = block.input_counts[centre], block.question_counts[centre], numbers(block)
     read, asked = address(tables.read, 0), address(tables.asked, 0)
     rows, others = address(block.inputs, centre), address(block.questions, centre)
-    errors, before = address(block.errors, centre), block.befores[centre]
+    errors, before = address(block.errors, centre), np.int64(block.befores[centre])
     mean = address(block.question_steps, centre)  # which a question's step is a multiple of
     block.shares[centre] = np.float32(1.0) / np.float32(inputs)
     mix(mean, address(block.shares, centre), 0, rows, inputs, read, width)
     dots(errors, mean, others, questions, asked, width)
     answer_all(centre, 1, rate, block)
-    mix_into(first, before, inputs - before, errors, others, questions, asked, width)
+    mix_into(first, (before, inputs - before), errors, others, questions, asked, width)
 
 
 @compiled
@@ -386,7 +244,6 @@ def sum_up(centres: int, block: Block) -> tuple[float, int]:
 @no_type_check
 def learn_part(
     part: int,
-    piece: tuple[int, int],
     text: Text,
     draws: Draws,
     tables: Tables,
@@ -397,8 +254,8 @@ def learn_part(
 ) -> None:
     """One thread's part of every block of a piece of text; the first also sums up what was `found`."""
     size, arrivals = block.losses.size, 0
-    for first in range(piece[0], piece[1], size):
-        words = text.order[first : first + size]
+    for first in range(text.begin, text.end, size):
+        words = text.order[first : min(first + size, text.end)]
         left = 1.0 - (schedule.done + text.places[first]) / schedule.total
         rate = np.float32(schedule.rate * max(left, 1e-4))
         ask_all(part, words, rate, text, draws, tables, block)
@@ -415,20 +272,12 @@ def learn_part(
             return
 
 
-def read_in(words: Int32[np.ndarray, "places"], first: int, draws: Draws, block: Block) -> Text:
-    """A chunk of text, the first place of which has this number: what is kept of it, in the order of learning."""
-    kept, before, behind, places = thin(words, draws, first)
-    return Text(kept, before, behind, places, spread(kept.size, block.run), first)
-
-
-def learn(
-    piece: tuple[int, int], text: Text, draws: Draws, tables: Tables, block: Block, schedule: Schedule
-) -> tuple[float, int]:
-    """Learn in place from a piece of text, one word up to another; the summed loss and of how many predictions."""
+def learn(text: Text, draws: Draws, tables: Tables, block: Block, schedule: Schedule) -> tuple[float, int]:
+    """Learn in place from a piece of text; the summed loss, and of how many predictions it is."""
     meeting, found = new_meeting(), np.zeros(2)
 
     def work(part: int) -> None:
-        learn_part(part, piece, text, draws, tables, block, schedule, meeting, found)
+        learn_part(part, text, draws, tables, block, schedule, meeting, found)
 
     share_out(work, draws.parts, meeting)
     return float(found[0]), int(found[1])

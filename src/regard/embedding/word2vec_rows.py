@@ -162,13 +162,12 @@ def mix(typing: Any, into: Any, weights: Any, apart: Any, rows: Any, count: Any,
 
 @intrinsic
 @no_type_check
-def mix_into(
-    typing: Any, first: Any, before: Any, behind: Any, weights: Any, rows: Any, count: Any, table: Any, width: Any
-) -> Any:
-    """Add such a sum to `before` rows from the first on and, after one is left out, to `behind` more."""
+def mix_into(typing: Any, first: Any, around: Any, weights: Any, rows: Any, count: Any, table: Any, width: Any) -> Any:
+    """Add such a sum to so many rows from the first on, and to so many more after one is left out."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first, before, behind, weights, rows, count, table, width = arguments
+        first, around, weights, rows, count, table, width = arguments
+        before, behind = cgutils.unpack_tuple(builder, around)
 
         def work(k: Any, vectors: int) -> None:
             totals = _mixed(builder, k, vectors, weights, COUNT(1), rows, count, table, width)
@@ -182,7 +181,7 @@ def mix_into(
         _slices(builder, width, work)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 8), generate
+    return types.void(types.intp, types.UniTuple(types.intp, 2), *[types.intp] * 5), generate
 
 
 @intrinsic
