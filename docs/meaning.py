@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 import regard
-from regard.inspection.meaning import word_in_sentences
-from regard.views.gaze import Gaze, draw_gaze, gaze
+from regard.inspection.contextual import word_in_sentences
+from regard.views.figure import save_figure
 from regard.views.meaning import draw_meaning, findings
-from regard.views.page import save_figure
+from regard.views.word_attention import Gaze, draw_gaze, gaze
 
 DOCS = Path(__file__).parent
 WORDS = {

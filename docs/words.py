@@ -27,7 +27,7 @@ UNSEEN = (
     *("functoin", "rosebush", "unhappiness", "untokenizable", "mispronounced", "photosynthesis"),
     *("naïvety", "Zürich", "薔薇", "🌹"),
 )
-KINDS = {"bpe": "BPE, bytes", "bpe-words": "BPE, words", "wordpiece": "WordPiece"}
+KINDS = {"bpe": "BPE, bytes", "bpe_words": "BPE, words", "wordpiece": "WordPiece"}
 COLUMNS = {
     "bytes_per_token": "bytes per token",
     "tokens_per_word": "tokens per word",
@@ -52,8 +52,8 @@ def docstrings(root: Path) -> list[str]:
 
 def measure(texts: list[str], sizes: Iterable[int], shown: int, unseen: Iterable[str]) -> dict[str, Any]:
     """All figures: each kind of tokenizer at each size on what was held out, and what all make of unseen words."""
-    from regard.text.opening import KINDS as TOKENIZERS
-    from regard.text.words import shown as shown_pieces
+    from regard.text.registry import KINDS as TOKENIZERS
+    from regard.text.word_bpe import shown as shown_pieces
 
     held_out, learnt = "".join(texts[::10]), [text for place, text in enumerate(texts) if place % 10]
     seen = Counter(_words("".join(learnt)))
@@ -96,9 +96,9 @@ def compression(tokenizer: Any, text: str) -> dict[str, float]:
 
 def _vectors(learnt: list[str], words: list[str]) -> dict[str, str]:
     """What word vectors of the same text answer for each word."""
-    from regard.embedding.word2vec import Word2VecPlan
-    from regard.embedding.word2vec_corpus import encode_corpus
-    from regard.embedding.word2vec_fit import fit
+    from regard.embedding.word2vec.corpus import encode_corpus
+    from regard.embedding.word2vec.fit import fit
+    from regard.embedding.word2vec.model import Word2VecPlan
     from regard.errors import InputError
 
     lines = [" ".join(_words(line)) + "\n" for text in learnt for line in text.splitlines()]

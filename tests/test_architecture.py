@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "regard"
 
 ORDER = (
-    *("errors", "axes", "config", "files", "text", "data", "embedding", "attention", "blocks", "models"),
+    *("errors", "axes", "config", "files", "text", "data", "layers", "embedding", "attention", "blocks", "models"),
     *("decoding", "metrics", "training", "tasks", "interop", "inspection", "views", "recipes", "api"),
     *("bench", "serving", "cli", "__main__"),
 )

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "regard.api": ("Model", "load", "train", "watch"),
     "regard.attention.bias": ("ALiBi", "RelativeBuckets"),
-    "regard.attention.core": ("attend", "explain", "weights"),
+    "regard.attention.core": ("attend", "which_kernel", "weights"),
     "regard.attention.kernels": ("KernelChoice",),
     "regard.attention.mask": (
         "Block",
@@ -30,12 +30,17 @@ _HOMES = {
     "regard.attention.similarity": ("Additive", "Cosine", "Dot", "General", "ScaledDot", "Similarity"),
     "regard.data.batching": ("Batch", "Inputs", "Padded"),
     "regard.decoding.engine": ("generate",),
+    "regard.decoding.filters": ("Filter",),
     "regard.decoding.hypothesis": ("Hypothesis", "Stop"),
+    "regard.decoding.stepper": ("Stepper",),
     "regard.decoding.strategies": ("Beam", "Greedy", "Sample"),
     "regard.errors": ("ConfigError", "FileError", "InputError", "RegardError"),
     "regard.models.config": ("TransformerConfig",),
     "regard.models.transformer": ("Transformer",),
+    "regard.tasks.recipe": ("Recipe",),
+    "regard.tasks.task": ("Task",),
     "regard.text.tokenizer": ("Tokenizer",),
+    "regard.training.trainable": ("Loss", "Trainable"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -46,3 +46,20 @@ def choose(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1)
     listing = f"known: {', '.join(names)}"
     return f"did you mean {near[0]!r}? {listing}" if near else listing
+
+
+class VocabularyError(ConfigError):
+    """So few entries cannot hold the special tokens and the least that texts are made of."""
+
+    def __init__(self, size: int, specials: int, others: int, what: str) -> None:
+        """`what` names the others."""
+        super().__init__(
+            f"a vocabulary of {size} cannot hold {specials} special tokens and {what}",
+            f"use a size of {specials + others} or more",
+        )
+        self._numbers = size, specials, others, what
+
+    def beside(self, more: int) -> "VocabularyError":
+        """The same where room was kept for so many special tokens more."""
+        size, specials, others, what = self._numbers
+        return VocabularyError(size + more, specials + more, others, what)

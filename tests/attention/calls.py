@@ -64,7 +64,7 @@ BIASES: dict[str, Callable[[Sizes], Bias | Tensor | None]] = {
 def refused(kernel: str, call: Call) -> bool:
     """Whether a kernel cannot run a call; forcing it then says so in a sentence."""
     [found] = [one for one in KERNELS if one.name == kernel]
-    reason = found.refuses(call)
+    reason = found.unsupported(call)
     if reason is not None:
         with pytest.raises(InputError, match=f"'{kernel}' cannot run this call: {re.escape(reason)}"):
             attend(

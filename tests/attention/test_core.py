@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.attention.bias import ALiBi, RelativeBuckets
 from regard.attention.cache import KeyValues
-from regard.attention.core import attend, explain, weights
+from regard.attention.core import attend, weights, which_kernel
 from regard.attention.mask import Causal, Dense, Padding
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.similarity import SIMILARITIES, Additive, Cosine, Dot, General, ScaledDot
@@ -21,7 +21,7 @@ from regard.errors import ConfigError, InputError
 from regard.inspection.formulas import attended
 
 every_similarity = pytest.mark.parametrize("name", SIMILARITIES)
-every_kernel = pytest.mark.parametrize("kernel", ["explicit", "sdpa", "reference"])  # those that run any mask here
+every_kernel = pytest.mark.parametrize("kernel", ["bmm", "sdpa", "reference"])  # those that run any mask here
 
 
 # Weights
@@ -333,7 +333,7 @@ VALUES = {
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("call", [attend, explain])
+@pytest.mark.parametrize("call", [attend, which_kernel])
 @pytest.mark.parametrize(("tensors", "options", "words"), (PAIRS | VALUES).values(), ids=PAIRS | VALUES)
 def test_tensors_that_do_not_fit_are_refused_with_both_their_sizes(call, tensors, options, words):
     with pytest.raises(InputError) as refusal:
@@ -350,7 +350,7 @@ def test_weights_refuse_the_same(tensors, options, words):
 
 
 @pytest.mark.parametrize(("name", "made"), [("general", General), ("additive", Additive)])
-@pytest.mark.parametrize("call", [attend, explain])
+@pytest.mark.parametrize("call", [attend, which_kernel])
 def test_a_learnt_similarity_is_not_drawn_anew_by_its_name(call, name, made):
     with pytest.raises(ConfigError, match=rf"{name!r} has parameters.*regard\.{made.__name__}\(4\)"):
         call(QUERY, KEY, VALUE, similarity=name)
@@ -385,7 +385,7 @@ WRONG = {
     "a list": lambda q, k, v: attend(q.tolist(), k, v),
     "no queries": lambda q, k, v: attend(q[:, :, :0], k, v),
     "too much dropout": lambda q, k, v: attend(q, k, v, dropout=2.0),
-    "dropout that is no number": lambda q, k, v: explain(q, k, v, dropout=float("nan")),
+    "dropout that is no number": lambda q, k, v: which_kernel(q, k, v, dropout=float("nan")),
     "a bare tensor for a mask": lambda q, k, v: attend(q, k, v, mask=torch.ones(5, 7, dtype=torch.bool)),
 }
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from test_masks import DENSE4, EXAMPLES, LEFT, RIGHT, trees
 from torch.autograd.profiler import profile
 
-from regard.attention import explicit, gathered
+from regard.attention import bmm, gathered
 from regard.attention.bias import ALiBi, RelativeBuckets
-from regard.attention.core import KERNELS, attend, explain
+from regard.attention.core import KERNELS, attend, which_kernel
 from regard.attention.kernels import Call
 from regard.attention.mask import Block, Causal, Dense, Dilated, Document, Global, Padding, Prefix, Window
 from regard.attention.similarity import SIMILARITIES, Additive
@@ -22,7 +22,7 @@ GROUPS = {"own heads": (3, 1), "grouped": (2, 3), "multi-query": (1, 5)}
 
 
 # FlexAttention is compiled, so its tests are in tests/compiled; cuDNN needs a GPU: tests/gpu.
-HERE = ("gathered", "explicit", "sdpa", "reference")
+HERE = ("gathered", "bmm", "sdpa", "reference")
 ACCEPTED = [(kernel, name) for kernel in HERE for name in SIMILARITIES if kernel == "reference" or name != "additive"]
 FAST = [(kernel, name) for kernel, name in ACCEPTED if kernel != "reference"]
 
@@ -68,10 +68,10 @@ def test_a_kernel_equals_the_reference_at_any_size(kernel, similarity, bias, exa
 
 @pytest.mark.parametrize("mask", [None, Causal(), Window(31)], ids=["no mask", "causal", "window"])
 def test_the_explicit_kernel_equals_the_reference_where_it_works_in_parts(mask):
-    sizes = Sizes(batch=5, kv_heads=7, queries=explicit.HALVED + 3, keys=explicit.HALVED + 3)
-    assert sizes.batch * sizes.heads * sizes.queries * sizes.keys > 2 * explicit.CACHED * torch.get_num_threads()
+    sizes = Sizes(batch=5, kv_heads=7, queries=bmm.HALVED + 3, keys=bmm.HALVED + 3)
+    assert sizes.batch * sizes.heads * sizes.queries * sizes.keys > 2 * bmm.CACHED * torch.get_num_threads()
     given_tensors, learnt = sizes.draw(), similarity_of("scaled_dot", sizes.head_width)
-    ours, reference = (outcome(given_tensors, learnt, mask, None, name) for name in ("explicit", "reference"))
+    ours, reference = (outcome(given_tensors, learnt, mask, None, name) for name in ("bmm", "reference"))
     assert_same(ours, reference)
 
 
@@ -131,7 +131,7 @@ def test_rows_that_see_nothing_are_zero_and_move_nothing(kernel, similarity, bia
     assert (others[1][unseen] == 0).all()
 
 
-@pytest.mark.parametrize("kernel", ["explicit", "sdpa", "reference"])
+@pytest.mark.parametrize("kernel", ["bmm", "sdpa", "reference"])
 def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(kernel):
     sizes = Sizes(group=2)
     query, key, value = sizes.draw(grad=True)
@@ -161,14 +161,14 @@ SAID = {
 def test_the_choice_says_how_the_mask_reaches_the_kernel(words, options):
     query, key, value = Sizes(queries=options.get("queries", 5)).draw()
     options = {name: option for name, option in options.items() if name != "queries"}
-    choice = explain(query, key, value, **options)
+    choice = which_kernel(query, key, value, **options)
     assert choice.name == "sdpa"
     assert words in choice.why
-    assert set(choice.refused) == {"cudnn", "flex", "gathered", "explicit"}
+    assert set(choice.refused) == {"cudnn", "flex", "gathered", "bmm"}
 
 
 def test_the_choice_says_why_not_the_others():
-    choice = explain(*Sizes().draw(), similarity=Additive(4))
+    choice = which_kernel(*Sizes().draw(), similarity=Additive(4))
     assert choice.name == "reference"
     assert list(choice.refused) == NAMES[:-1]
     assert choice.refused["sdpa"] == "Additive is not an inner product of queries and keys"
@@ -176,11 +176,11 @@ def test_the_choice_says_why_not_the_others():
 
 @pytest.mark.parametrize("kernel", HERE)
 def test_a_kernel_can_be_forced_by_name(kernel):
-    choice = explain(*Sizes().draw(), mask=Causal(), kernel=kernel)
+    choice = which_kernel(*Sizes().draw(), mask=Causal(), kernel=kernel)
     assert (choice.name, choice.why) == (kernel, "forced by name")
 
 
-@pytest.mark.parametrize("call", [attend, explain])
+@pytest.mark.parametrize("call", [attend, which_kernel])
 def test_a_kernel_that_cannot_is_not_forced(call):
     with pytest.raises(InputError, match="'sdpa' cannot run this call: Additive is not an inner product"):
         call(*Sizes().draw(), similarity=Additive(4), kernel="sdpa")
@@ -205,7 +205,7 @@ CALLS = {
     "additive": {"similarity": Additive(4)},
     "sdpa by name": {"kernel": "sdpa", "mask": Causal()},
     "reference by name": {"kernel": "reference", "mask": Causal()},
-    "explicit by name": {"kernel": "explicit", "mask": Causal()},
+    "bmm by name": {"kernel": "bmm", "mask": Causal()},
     "gathered by name": {"kernel": "gathered", "mask": Causal()},
 }
 
@@ -213,14 +213,14 @@ CALLS = {
 @pytest.mark.parametrize("options", CALLS.values(), ids=CALLS.keys())
 def test_the_kernel_that_was_named_is_the_one_that_runs(options):
     query, key, value = Sizes().draw()
-    named = explain(query, key, value, **options).name
+    named = which_kernel(query, key, value, **options).name
     found = operations(lambda: attend(query, key, value, **options))
     fused = {name for name in found if "scaled_dot_product" in name}
     assert found
     assert (named in ("sdpa", "gathered")) == ("aten::scaled_dot_product_attention" in fused)
     assert (named == "gathered") == ("aten::index_select" in found)
-    assert (named in ("reference", "explicit")) == (not fused)
-    assert (named == "explicit") == ("aten::baddbmm" in found)
+    assert (named in ("reference", "bmm")) == (not fused)
+    assert (named == "bmm") == ("aten::baddbmm" in found)
     assert named == ("reference" if "additive" in str(options).lower() else options.get("kernel", "sdpa"))
 
 
@@ -237,29 +237,29 @@ WINDOWED = Causal() & Window(100)
         ({"mask": WINDOWED}, 512, torch.float32, "sdpa"),
         ({"mask": ~Window(100)}, 2048, torch.float32, "sdpa"),
         ({"mask": Causal()}, 2048, torch.float32, "sdpa"),
-        ({"mask": Causal()}, 512, torch.bfloat16, "explicit"),
-        ({}, 64, torch.bfloat16, "explicit"),
+        ({"mask": Causal()}, 512, torch.bfloat16, "bmm"),
+        ({}, 64, torch.bfloat16, "bmm"),
         ({"mask": Causal()}, 1024, torch.bfloat16, "sdpa"),
-        ({"mask": Causal(), "bias": RelativeBuckets(2)}, 1024, torch.float32, "explicit"),
+        ({"mask": Causal(), "bias": RelativeBuckets(2)}, 1024, torch.float32, "bmm"),
         ({"mask": Causal(), "bias": RelativeBuckets(2).requires_grad_(False)}, 64, torch.float32, "sdpa"),
-        ({"bias": torch.ones(2, 64, 64, requires_grad=True)}, 64, torch.float32, "explicit"),
+        ({"bias": torch.ones(2, 64, 64, requires_grad=True)}, 64, torch.float32, "bmm"),
         ({"bias": torch.ones(2, 64, 64)}, 64, torch.float32, "sdpa"),
         ({"mask": WINDOWED, "bias": RelativeBuckets(2)}, 2048, torch.float32, "gathered"),
     ],
 )
 def test_on_a_cpu_the_kernel_that_pays_is_chosen(options, tokens, dtype, name):
     query, key, value = Sizes(1, 2, 1, tokens, tokens, 4, 4).draw(dtype)
-    choice = explain(query, key, value, **options)
+    choice = which_kernel(query, key, value, **options)
     assert choice.name == name
     found = operations(lambda: attend(query, key, value, **options))
     assert ("aten::index_select" in found) == (name == "gathered")
-    assert ("aten::scaled_dot_product_attention" in found) == (name != "explicit")
+    assert ("aten::scaled_dot_product_attention" in found) == (name != "bmm")
 
 
 def test_without_gradients_a_learnt_bias_runs_fused():
     query, key, value = Sizes().draw()
     with torch.no_grad():
-        assert explain(query, key, value, bias=RelativeBuckets(Sizes().heads)).name == "sdpa"
+        assert which_kernel(query, key, value, bias=RelativeBuckets(Sizes().heads)).name == "sdpa"
 
 
 LONG = {

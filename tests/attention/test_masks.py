@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.attention.expression import Tiles
 from regard.attention.mask import (
     And,
     Block,
@@ -27,6 +26,7 @@ from regard.attention.mask import (
     Prefix,
     Window,
 )
+from regard.attention.mask_algebra import Tiles
 from regard.errors import InputError
 
 Shape = tuple[int, int, int, int]  # batch, heads, queries, keys

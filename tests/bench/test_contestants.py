@@ -7,13 +7,13 @@ from regard.bench import decoding, training
 from regard.bench.apart import PRECISIONS
 
 SMALL = {
-    "encoder-decoder": training.Case("encoder-decoder", 2, tokens=5, dropout=0.1, width=24, heads=4, vocabulary=97),
+    "encoder_decoder": training.Case("encoder_decoder", 2, tokens=5, dropout=0.1, width=24, heads=4, vocabulary=97),
     "decoder": training.Case("decoder", 2, tokens=7, dropout=0.0, width=24, heads=4, vocabulary=97),
 }
-PEERS = {"encoder-decoder": training.torch_transformer, "decoder": training.x_transformers}
+PEERS = {"encoder_decoder": training.torch_transformer, "decoder": training.x_transformers}
 TINY = {
     architecture: decoding.Size(architecture, layers=1, width=24, heads=3, vocabulary=53)
-    for architecture in ("encoder-decoder", "decoder")
+    for architecture in ("encoder_decoder", "decoder")
 }
 
 

@@ -10,8 +10,8 @@ from regard.bench import vectors as bench
 from regard.bench.wikipedia import plain_words
 from regard.cli.app import app
 from regard.embedding.vectors import Vectors
-from regard.embedding.word2vec import Word2VecPlan
-from regard.embedding.word2vec_corpus import encode_corpus
+from regard.embedding.word2vec.corpus import encode_corpus
+from regard.embedding.word2vec.model import Word2VecPlan
 from regard.errors import InputError
 from regard.text.counting import read_texts
 

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from regard.blocks.config import BlockConfig
-from regard.blocks.decoder import Decoder, DecoderLayer, Surroundings
-from regard.blocks.encoder import Encoder, EncoderLayer
-from regard.blocks.feedforward import ACTIVATIONS, GATED, FeedForward
-from regard.blocks.norm import norm
-from regard.blocks.residual import Residual, final_norm
+from regard.blocks.decoder import Decoder, DecoderLayer, LayerContext
+from regard.blocks.encoder import Encoder, EncoderLayer, final_norm, residual
 from regard.errors import ConfigError
+from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
+from regard.layers.norm import norm
 
 ROUNDING = {"atol": 1e-12, "rtol": 0}
 
@@ -46,21 +45,21 @@ def test_a_feedforward_is_its_formula_at_every_position(kind):
     block = FeedForward(kind, 3, 5, dropout=0.0).double()
     hidden = torch.randn(2, 7, 3, dtype=torch.float64)
     found = block(hidden)
-    into, back = block.into.weight.tolist(), block.back.weight.tolist()
+    up, down = block.up.weight.tolist(), block.down.weight.tolist()
     for row in range(2):
         for token in range(7):
             x = hidden[row, token].tolist()
             inner = []
             for unit in range(5):
-                bent = FORMULAS[kind](
-                    sum(w * v for w, v in zip(into[unit], x, strict=True)) + block.into.bias[unit].item()
-                )
+                raised = sum(w * v for w, v in zip(up[unit], x, strict=True)) + block.up.bias[unit].item()
                 if kind in GATED:
                     gate = block.gate.weight[unit].tolist()
-                    bent *= sum(w * v for w, v in zip(gate, x, strict=True)) + block.gate.bias[unit].item()
-                inner.append(bent)
+                    opened = sum(w * v for w, v in zip(gate, x, strict=True)) + block.gate.bias[unit].item()
+                    inner.append(FORMULAS[kind](opened) * raised)
+                else:
+                    inner.append(FORMULAS[kind](raised))
             for unit in range(3):
-                out = sum(w * v for w, v in zip(back[unit], inner, strict=True)) + block.back.bias[unit].item()
+                out = sum(w * v for w, v in zip(down[unit], inner, strict=True)) + block.down.bias[unit].item()
                 assert found[row, token, unit].item() == pytest.approx(out, abs=1e-12)
 
 
@@ -74,7 +73,7 @@ def test_only_gated_kinds_have_a_gate():
 
 @pytest.mark.parametrize("epsilon", [None, 0.5])
 def test_layer_norm_is_its_closed_form(epsilon):
-    module = norm(BlockConfig(norm="layer", width=7, heads=1, epsilon=epsilon)).double()
+    module = norm("layer", 7, epsilon).double()
     nn.init.normal_(module.weight)
     nn.init.normal_(module.bias)
     x = 3 + 5 * torch.randn(2, 3, 7, dtype=torch.float64)
@@ -86,13 +85,13 @@ def test_layer_norm_is_its_closed_form(epsilon):
 
 @pytest.mark.parametrize("epsilon", [None, 0.5])
 def test_rms_norm_is_its_closed_form(epsilon):
-    module = norm(BlockConfig(norm="rms", width=7, heads=1, epsilon=epsilon)).double()
+    module = norm("rms", 7, epsilon).double()
     nn.init.normal_(module.weight)
     x = 3 + 5 * torch.randn(2, 3, 7, dtype=torch.float64)
     expected = module.weight * x / (x.square().sum(-1, keepdim=True) / 7 + (epsilon or 1e-6)).sqrt()
     torch.testing.assert_close(module(x), expected, **ROUNDING)
     assert dict(module.named_parameters()).keys() == {"weight"}
-    assert norm(BlockConfig(norm="rms", width=2, heads=1))(torch.tensor([3.0, 4.0])).tolist() == pytest.approx(
+    assert norm("rms", 2)(torch.tensor([3.0, 4.0])).tolist() == pytest.approx(
         [3 / math.sqrt(12.5), 4 / math.sqrt(12.5)]
     )
 
@@ -103,7 +102,7 @@ def test_rms_norm_is_its_closed_form(epsilon):
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_a_residual_is_the_formula_of_its_placement(kind, placement):
-    around = Residual(BlockConfig(width=8, norm=kind, norm_placement=placement, dropout=0.0)).double()
+    around = residual(BlockConfig(width=8, norm=kind, norm_placement=placement, dropout=0.0)).double()
     nn.init.normal_(around.norm.weight)
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     found = around.add(x, torch.sin(around.enter(x)))
@@ -126,19 +125,19 @@ def test_a_stack_is_its_layers_one_after_another():
     for layer in encoder.layers:
         expected = layer(expected)
     assert torch.equal(encoder(stream), encoder.norm(expected))
-    decoder = Decoder(config, 3, crossing=True)
-    cache = decoder.remember(torch.randn(2, 7, 12))
+    decoder = Decoder(config, 3, cross=True)
+    cache = decoder.precompute_cross(torch.randn(2, 7, 12))
     expected = stream
     for layer, memory in zip(decoder.layers, cache.memory, strict=True):
-        expected, _ = layer(expected, None, memory, Surroundings())
-    found, extended = decoder(stream, cache, Surroundings())
+        expected, _ = layer(expected, None, memory, LayerContext())
+    found, extended = decoder(stream, cache, LayerContext())
     assert torch.equal(found, decoder.norm(expected))
     assert (extended.tokens, len(extended.own), extended.memory) == (5, 3, cache.memory)
 
 
 def test_the_inner_width_is_four_times_the_width_unless_said():
-    assert EncoderLayer(BlockConfig(width=12, heads=3)).feedforward.into.out_features == 48
-    assert EncoderLayer(BlockConfig(width=12, heads=3, feedforward_width=7)).feedforward.into.out_features == 7
+    assert EncoderLayer(BlockConfig(width=12, heads=3)).feedforward.up.out_features == 48
+    assert EncoderLayer(BlockConfig(width=12, heads=3, feedforward_width=7)).feedforward.up.out_features == 7
 
 
 # Dropout
@@ -149,7 +148,7 @@ def encoded(config: BlockConfig) -> tuple[nn.Module, tuple]:
 
 
 def decoded(config: BlockConfig) -> tuple[nn.Module, tuple]:
-    return DecoderLayer(config, crossing=False), (None, None, Surroundings())
+    return DecoderLayer(config, cross=False), (None, None, LayerContext())
 
 
 @pytest.mark.parametrize("make", [encoded, decoded])
@@ -177,7 +176,7 @@ def test_dropping_keeps_the_expectation(part):
         stream = torch.randn(1, 1, 3).expand(many, 1, 3)
         dropped, plain = block.train()(stream), block.eval()(stream[:1])[0]
     else:
-        around = Residual(BlockConfig(width=4, norm_placement="pre", dropout=rate))
+        around = residual(BlockConfig(width=4, norm_placement="pre", dropout=rate))
         stream, made = (torch.randn(1, 1, 4).expand(many, 1, 4) for _ in range(2))
         dropped, plain = around.train().add(stream, made), around.eval().add(stream[:1], made[:1])[0]
     error = dropped.std(0) / math.sqrt(many)

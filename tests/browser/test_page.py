@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from regard.views.figure import label
 from regard.views.html import AttentionPage, LayerTop, largest_weights
-from regard.views.page import label
 from regard.views.words import merge_words
 
 SOURCE = ("de:", " le", " 3", " ma", "rs", " 20", "21")

@@ -77,9 +77,7 @@ MODELS = {
     "a file": Bad(("run", "file", DAY), "file is not a folder", write("file", "")),
     "no config": Bad(("run", ".", DAY), "config.json does not exist; give the folder of a trained model"),
     "config cut": Bad(run(), "config.json is damaged", cut("config.json")),
-    "config of a foreign model": Bad(
-        run(), "lacks the tensor", write(f"{FOLDER}/config.json", '{"model_type": "bert"}')
-    ),
+    "config of another model": Bad(run(), "lacks the tensor", write(f"{FOLDER}/config.json", '{"model_type": "bert"}')),
     "config of an unknown kind": Bad(run(), "'gemma'", write(f"{FOLDER}/config.json", '{"model_type": "gemma"}')),
     "weights cut": Bad(run(), "model.safetensors is damaged", cut("model.safetensors")),
     "weights missing": Bad(run(), "model.safetensors does not exist", remove("model.safetensors")),
@@ -195,7 +193,7 @@ RECIPES = {
     "option of another kind": Bad(train("data.options.seed=three"), "option 'seed' of corpus 'dates' is 'three'"),
     "tokenizer too small": Bad(train("tokenizer.size=100"), "a vocabulary of 100 cannot hold"),
     "an encoder to translate": Bad(
-        train("model.architecture=encoder"), "'encoder' cannot do task 'translation'; use 'encoder-decoder'"
+        train("model.architecture=encoder"), "'encoder' cannot do task 'translation'; use 'encoder_decoder'"
     ),
     "unknown device": Bad(
         train("training.device=abacus"), "device 'abacus' cannot be used here; use auto, cpu or cuda"

@@ -241,20 +241,20 @@ def test_the_folder_is_named_after_the_recipe_if_none_is_given(call):
 def test_resuming_from_python_with_tuples_is_no_change_of_recipe(tmp_path):
     values = {"data": {"corpus": "copy", "options": {"held_out": 11, "longest": 5}}, "training": {"steps": 1}}
     values |= {"tokenizer": {"size": 264, "sample": 7}, "model": {"width": 8, "heads": 2, "layers": 1}}
-    recipe = regard.api.Recipe.model_validate(values)
+    recipe = regard.Recipe.model_validate(values)
     regard.train(recipe, tmp_path / "run")
     regard.train(recipe, tmp_path / "run", resume=True)
     dates = {
         **values,
         "data": {"corpus": "dates", "options": {"languages": ("en", "fr"), "first_year": 2000, "last_year": 2019}},
     }
-    recipe = regard.api.Recipe.model_validate(dates)
+    recipe = regard.Recipe.model_validate(dates)
     trained = regard.train(recipe, tmp_path / "dates")
     resumed = regard.train(recipe, tmp_path / "dates", resume=True)
     assert resumed.recipe == trained.recipe
 
 
-@pytest.mark.parametrize("architecture", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("architecture", ["decoder", "encoder_decoder"])
 def test_a_saved_model_answers_as_before(tmp_path, architecture):
     """`Model.save` writes a folder of its own, for a decoder alone too."""
     changes = ["data.options.held_out=11", "tokenizer.sample=7", "tokenizer.size=264", "model.width=8", "model.heads=2"]

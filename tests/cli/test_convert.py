@@ -54,8 +54,8 @@ def test_what_is_written_is_ours_unless_something_else_is_asked_for(stories, cal
         assert Path("again", name).read_bytes() == Path("out", name).read_bytes(), name
     before, after = (json.loads(Path(folder, "config.json").read_text()) for folder in ("out", "again"))
     assert {key for key, value in after.items() if value != before[key]} <= {
-        "draw",
-        "head_size",
+        "init",
+        "head_width",
     }  # of training; settled
 
 

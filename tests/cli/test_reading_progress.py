@@ -11,7 +11,7 @@ from rich.console import Console
 from regard.cli import progress
 from regard.cli.progress import ReadingBar
 from regard.cli.vectors import Lines
-from regard.embedding.word2vec_fit import Progress
+from regard.embedding.word2vec.fit import Progress
 
 TEXTS = ["the rose by the river bank\n", "naïve 日本語\n", ""]
 

@@ -77,7 +77,7 @@ def test_a_recipe_gives_its_window_and_of_the_vocabulary_what_can_be_known_befor
     (tmp_path / "text.txt").write_text("to be or not to be\n" * 31)
     data = {"train": "text.txt", "valid": "text.txt", "folder": str(tmp_path), "window": 13, "format": "whole"}
     shape = {"architecture": "decoder", "width": 12, "heads": 2, "layers": 1}
-    values = {"task": "language", "data": data, "tokenizer": {"kind": "characters"}, "model": shape}
+    values = {"task": "language_modelling", "data": data, "tokenizer": {"kind": "characters"}, "model": shape}
     plan = Recipe.model_validate(values | {"training": {"steps": 1, "batch_tokens": 64, "warmup": 1}})
     regard.train(plan, tmp_path / "run")
     record = asked(call, tmp_path / "run")
@@ -86,7 +86,15 @@ def test_a_recipe_gives_its_window_and_of_the_vocabulary_what_can_be_known_befor
 
 
 def test_a_folder_of_another_library(call, tmp_path):
-    shape = {"width": 12, "heads": 3, "layers": 2, "vocabulary": 31, "longest": 17, "head": "none", "pooled": True}
+    shape = {
+        "width": 12,
+        "heads": 3,
+        "layers": 2,
+        "vocabulary": 31,
+        "max_positions": 17,
+        "head": "none",
+        "pooled": True,
+    }
     family = FAMILIES["bert"]
     module = Transformer(TransformerConfig(**(family.shape | shape | {"output_bias": False})))
     write_model(tmp_path / "bert", module, family)

@@ -19,25 +19,25 @@ def squad() -> str:
 
 
 CASES = {
-    "language": ("\n".join(WORDS), {"architecture": "decoder"}, "fine"),
+    "language_modelling": ("\n".join(WORDS), {"architecture": "decoder"}, "fine"),
     "masked": ("\n\n".join(WORDS), {"architecture": "encoder", "head": "masked"}, "so [MASK] !"),
     "denoising": ("\n\n".join(WORDS), {}, "so <extra_id_0> !"),
     "classification": ("\n".join(f"{n % 2} {word}" for n, word in enumerate(WORDS)), {"head": "labels"}, "fine"),
-    "questions": (squad(), {"head": "spans"}, "what is it?\tit is fine."),
+    "question_answering": (squad(), {"head": "spans"}, "what is it?\tit is fine."),
 }
 KEYS = {
-    "language": {"output", "score", "tokens"},
+    "language_modelling": {"output", "score", "tokens"},
     "masked": {"output", "fills"},
     "denoising": {"output", "spans", "score"},
     "classification": {"output", "labels"},
-    "questions": {"output", "score", "start", "end"},
+    "question_answering": {"output", "score", "start", "end"},
 }
 METRICS = {
-    "language": {"loss", "perplexity", "bits_per_byte"},
+    "language_modelling": {"loss", "perplexity", "bits_per_byte"},
     "masked": {"loss", "accuracy"},
     "denoising": {"loss"},
     "classification": {"loss", "accuracy"},
-    "questions": {"exact_match", "f1"},
+    "question_answering": {"exact_match", "f1"},
 }
 
 
@@ -47,9 +47,9 @@ def trained(request, tmp_path_factory) -> tuple[str, Path, Path]:
     content, shape, _ = CASES[task]
     folder = tmp_path_factory.mktemp(task)
     (folder / "data.txt").write_text(content + "\n")
-    model = SHAPE | ({"architecture": "encoder"} if task in ("classification", "questions") else {}) | shape
+    model = SHAPE | ({"architecture": "encoder"} if task in ("classification", "question_answering") else {}) | shape
     data = {"train": "data.txt", "valid": "data.txt", "test": "data.txt", "folder": str(folder), "window": 11}
-    kind = {"kind": "characters" if task in ("language", "denoising") else "wordpiece", "size": 150}
+    kind = {"kind": "characters" if task in ("language_modelling", "denoising") else "wordpiece", "size": 150}
     values = {"task": task, "data": data, "tokenizer": kind, "model": model, "training": TRAINING}
     values["decoding"] = {"max_new_tokens": 3}
     regard.train(regard.tasks.recipe.Recipe.model_validate(values), folder / "model")
@@ -85,19 +85,19 @@ def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
 
 def test_options_of_writing_are_refused_by_tasks_that_write_nothing(call, trained):
     task, model, _ = trained
-    writes = task in ("language", "denoising")
+    writes = task in ("language_modelling", "denoising")
     for option in (("--beams", "2"), ("--max-new-tokens", "2")):
         answer = call("run", model, CASES[task][2], *option)
         assert answer.code == (0 if writes else 1)
         assert writes or f"task '{task}' writes no text" in answer.err
     streamed = call("run", model, CASES[task][2], "--stream")
-    assert streamed.code == (0 if task == "language" else 1)
+    assert streamed.code == (0 if task == "language_modelling" else 1)
 
 
 def test_a_passage_may_be_given_apart(call, trained):
     task, model, _ = trained
     answer = call("run", model, "what is it?", "--context", "it is fine.")
-    if task == "questions":
+    if task == "question_answering":
         assert answer.out == call("run", model, CASES[task][2]).out
         assert "--context has no effect without a question" in call("run", model, "--context", "a").err
     else:
@@ -107,7 +107,7 @@ def test_a_passage_may_be_given_apart(call, trained):
 
 FORMS = {
     "classification": {".tsv": "fine\t0\ndull\t1\n", ".jsonl": '{"text": "fine", "label": "0"}\n' * 2},
-    "language": {".json": '{"text": "fine"}\n' * 2},
+    "language_modelling": {".json": '{"text": "fine"}\n' * 2},
     "masked": {".jsonl": '{"text": "so fine and dull and great and poor"}\n' * 2},
     "denoising": {".ndjson": '{"text": "so fine and dull and great and poor"}\n' * 2},
 }
@@ -157,7 +157,7 @@ def test_a_model_without_data_of_its_own_asks_for_a_file(call, trained, tmp_path
 
 def test_a_question_alone_is_told_of_both_ways_to_give_a_passage(call, trained):
     task, model, _ = trained
-    if task == "questions":
+    if task == "question_answering":
         err = call("run", model, "what is it?").err
         assert "a tab" in err
         assert "--context PASSAGE" in err

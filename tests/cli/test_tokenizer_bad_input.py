@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.opening import KINDS
+from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 
 
@@ -53,7 +53,7 @@ def test_a_missing_file_and_a_folder_are_named(call, tmp_path) -> None:
     refused(call("tokenizer", "encode", tmp_path / "none.json", "x"), "none.json does not exist")
 
 
-@pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("bpe-words", 8)])
+@pytest.mark.parametrize(("kind", "smallest"), [("bpe", 260), ("bpe_words", 8)])
 def test_a_vocabulary_smaller_than_the_alphabet_is_refused_with_both_sizes(call, tmp_path, kind, smallest) -> None:
     (tmp_path / "one").write_text("low", encoding="utf-8")
     command = ("tokenizer", "train", tmp_path / "one", "--kind", kind, "--size")
@@ -65,7 +65,7 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_refused_with_both_sizes(call,
 def test_a_corpus_of_one_word_is_enough(call, tmp_path) -> None:
     (tmp_path / "one").write_text("low", encoding="utf-8")
     assert "no pair occurs twice: 0 merges" in call("tokenizer", "explain", tmp_path / "one").out
-    for kind in ("bpe", "bpe-words"):
+    for kind in ("bpe", "bpe_words"):
         assert call("tokenizer", "train", tmp_path / "one", "--size", 300, "--kind", kind).code == 0
         assert (
             call(
@@ -117,11 +117,11 @@ def test_options_without_effect_are_refused(call, tmp_path, trained) -> None:
     assert "no effect" in call("tokenizer", "encode", trained, "x", "--pieces", "--json").err
     (tmp_path / "corpus").write_text("low low", encoding="utf-8")
     refused(call("tokenizer", "explain", "corpus", "--rule", "first"), "known: engine, greatest-bytes, smallest")
-    refused(call("tokenizer", "explain", "corpus", "--kind", "wordpiece"), "bpe-words")
+    refused(call("tokenizer", "explain", "corpus", "--kind", "wordpiece"), "bpe_words")
     refused(call("tokenizer", "explain", "corpus", "--to", "page.png"), "end the name in .html")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "bpe-words", "wordpiece"])
+@pytest.mark.parametrize("kind", ["bpe", "bpe_words", "wordpiece"])
 def test_a_file_that_is_one_word_is_one_word(call, tmp_path, kind) -> None:
     (tmp_path / "corpus").write_text("wordword", encoding="utf-8")
     assert call("tokenizer", "train", "corpus", "--size", "300", "--kind", kind, "--out", "one.json").code == 0
@@ -143,7 +143,7 @@ def test_what_only_looks_like_an_id_is_refused(call, trained, ids) -> None:
     refused(call("tokenizer", "decode", trained, "--", ids), "is not an id")
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "wordpiece-cased", "characters"])
+@pytest.mark.parametrize("kind", ["wordpiece", "wordpiece_cased", "characters"])
 def test_a_tokenizer_without_merges_has_none_to_explain(call, tmp_path, kind) -> None:
     (tmp_path / "corpus").write_text("low lower Newest wider", encoding="utf-8")
     assert call("tokenizer", "train", "corpus", "--size", "300", "--kind", kind, "--out", "t.json").code == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.opening import KINDS
+from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 
 DERIVATION = """\
@@ -160,7 +160,7 @@ def test_an_explanation_is_one_object_where_a_program_reads_it(call, tmp_path):
     assert (refused.code, json.loads(refused.err)["remedy"]) == (1, "use one of them")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "bpe-words"])
+@pytest.mark.parametrize("kind", ["bpe", "bpe_words"])
 def test_no_verb_that_shows_tokens_lets_a_control_character_through(call, tmp_path, kind):
     nasty = "x\x1b[2Jy\x9b1m\x07 \u202eabc "
     (tmp_path / "corpus").write_text(nasty * 2, encoding="utf-8")

@@ -15,8 +15,8 @@ from regard.data.sources import PairList
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint, loop
 from regard.training.fingerprint import ALL
-from regard.training.step import Stepper, Taken
 from regard.training.trainable import TokenPrediction
+from regard.training.updater import StepResult, Updater
 
 
 def settings(*changes: str) -> list[str]:
@@ -34,9 +34,9 @@ def tree(folder: Path) -> dict[Path, bytes]:
 # What is a run
 
 
-@pytest.mark.parametrize("foreign", ["notes.txt", "config.json", "model.safetensors", "state/step-3/progress.json"])
-def test_a_folder_that_is_no_run_is_refused_and_left_alone(call, foreign):
-    path = Path("elsewhere", foreign)
+@pytest.mark.parametrize("stray", ["notes.txt", "config.json", "model.safetensors", "state/step-3/progress.json"])
+def test_a_folder_that_is_no_run_is_refused_and_left_alone(call, stray):
+    path = Path("elsewhere", stray)
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     before = tree(Path())
@@ -168,15 +168,15 @@ def test_of_very_many_pairs_both_ends_and_some_between_are_looked_at(monkeypatch
 
 def test_a_loss_that_is_not_a_number_is_mended_by_the_advice_it_gives(call, monkeypatch):
     """The words after `with` are typed as they stand."""
-    take = Stepper.take
+    take = Updater.take
 
-    def diverging(self: Stepper, number: int, rate: float) -> Taken:
+    def diverging(self: Updater, number: int, rate: float) -> StepResult:
         taken = take(self, number, rate)
         if number == 4 and rate > 1.5e-3:
             taken.numbers.fill_(float("nan"))
         return taken
 
-    monkeypatch.setattr(loop.Stepper, "take", diverging)
+    monkeypatch.setattr(loop.Updater, "take", diverging)
     changes = settings("training.steps=5", "training.save_every=1", "training.schedule=constant")
     answer = call("train", RECIPE, *changes, "--out", "new")
     assert answer.code == 1

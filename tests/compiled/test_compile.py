@@ -22,11 +22,11 @@ from regard.models.transformer import Transformer
 if os.environ.get("REGARD_SHAPES") != "off":
     raise RuntimeError("the shape hook is on; run `REGARD_SHAPES=off pytest tests/compiled`")
 
-ARCHITECTURES = ("encoder", "decoder", "encoder-decoder")
+ARCHITECTURES = ("encoder", "decoder", "encoder_decoder")
 VARIANTS = (
-    ("encoder-decoder", {}),
-    ("encoder-decoder", {"positions": "t5"}),
-    ("encoder-decoder", {"similarity": "additive"}),
+    ("encoder_decoder", {}),
+    ("encoder_decoder", {"positions": "t5"}),
+    ("encoder_decoder", {"similarity": "additive"}),
     ("decoder", {}),
     ("decoder", {"positions": "rotary", "heads": 6, "key_value_heads": 2, "norm": "rms", "norm_placement": "pre"}),
     ("decoder", {"positions": "learnt", "similarity": "general"}),
@@ -52,7 +52,7 @@ def inputs_of(model: Transformer, lengths=(5, 3), sources=(7, 2), side: str = "r
     tokens, source = (
         [torch.randint(11, (length,), generator=generator).tolist() for length in group] for group in (lengths, sources)
     )
-    crossing = model.config.architecture == "encoder-decoder"
+    crossing = model.config.architecture == "encoder_decoder"
     return Inputs(Padded.of(tokens, side=side), Padded.of(source) if crossing else None)
 
 
@@ -87,7 +87,7 @@ def test_a_compiled_model_gives_the_same_logits_from_one_graph(architecture, opt
 
 
 def test_a_compiled_model_gives_the_same_gradients():
-    model = make("encoder-decoder", positions="rotary")
+    model = make("encoder_decoder", positions="rotary")
     fast, _ = compiled(model)
     gradients = []
     for one in (model, fast):
@@ -147,7 +147,7 @@ def test_a_compiled_model_is_watched_as_it_is(architecture, before, watched):
             for batch in range(4):
                 assert_close(seen.weights(layer, batch=batch), expected.weights(layer, batch=batch % 2))
         assert_close(fast(inputs), logits)
-        assert len(seen.runs) == 2  # nothing is recorded any more
+        assert len(seen.forwards) == 2  # nothing is recorded any more
         assert graphs.count == max(compilations, 1)  # and what was compiled before is used again
 
 

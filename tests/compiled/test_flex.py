@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.attention.bias import ALiBi, RelativeBuckets
-from regard.attention.core import attend, explain
+from regard.attention.core import attend, which_kernel
 from regard.attention.flex import SIZE, lower
 from regard.attention.mask import Block, Causal, Document, Global, Mask, Padding, Window
 from regard.errors import InputError
@@ -70,4 +70,4 @@ def test_on_a_cpu_it_does_not_train_and_says_so():
     query = torch.randn(1, 2, 130, 16, requires_grad=True)
     with pytest.raises(InputError, match="on a CPU it does not train"):
         attend(query, query, query, mask=Causal() & Window(9), kernel="flex")
-    assert explain(query, query, query, mask=Causal() & Window(9)).name != "flex"
+    assert which_kernel(query, query, query, mask=Causal() & Window(9)).name != "flex"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regard.data.batching import IGNORED
 from regard.data.corruption import SpanCorruption, parted, span_counts
 from regard.data.sentinels import SENTINELS
-from regard.data.windows import Reading, Stretch
+from regard.data.windows import TokenWindow, WindowObjective
 from regard.errors import ConfigError
 from regard.text.characters import CharacterTokenizer
 
@@ -71,8 +71,8 @@ def test_counts_of_texts_of_known_length(tokens, counts):
 
 def test_a_batch_is_its_rows_and_a_function_of_their_keys():
     how = SpanCorruption(TOKENIZER, 31)
-    assert isinstance(how, Reading)
-    rows = [Stretch(np.arange(4, 4 + length, dtype=np.int32), None, (length,)) for length in (23, 7, 13)]
+    assert isinstance(how, WindowObjective)
+    rows = [TokenWindow(np.arange(4, 4 + length, dtype=np.int32), None, (length,)) for length in (23, 7, 13)]
     together = how.batch(rows)
     assert together.count == sum(how.batch([row]).count for row in rows)
     for place, row in enumerate(rows):
@@ -81,7 +81,7 @@ def test_a_batch_is_its_rows_and_a_function_of_their_keys():
         assert together.inputs.tokens.rows()[place] == [TOKENIZER.bos_id, *target]
         kept = together.targets[place] != IGNORED
         assert together.targets[place][kept].tolist() == [*target, TOKENIZER.eos_id]
-    other = how.batch([Stretch(rows[0].ids, None, (99,))])
+    other = how.batch([TokenWindow(rows[0].ids, None, (99,))])
     assert not torch.equal(other.inputs.source.ids, how.batch(rows[:1]).inputs.source.ids)
 
 
@@ -90,7 +90,7 @@ def test_a_window_of_which_nothing_can_be_cut_out_is_refused(window, room):
     said = f"a window of {window} tokens has room for {room} beside the end mark, and nothing can be cut out of fewer"
     with pytest.raises(ConfigError, match=f"{said} than 2; use data.window=3 or more"):
         SpanCorruption(TOKENIZER, window)
-    assert SpanCorruption(TOKENIZER, 3).batch([Stretch(np.array([4, 5], dtype=np.int32), None, (0,))]).count == 3
+    assert SpanCorruption(TOKENIZER, 3).batch([TokenWindow(np.array([4, 5], dtype=np.int32), None, (0,))]).count == 3
 
 
 def test_a_window_with_more_spans_than_sentinels_is_refused():

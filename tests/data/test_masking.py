@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from regard.data.batching import IGNORED
 from regard.data.masking import Masking
 from regard.data.stream import Position
-from regard.data.windows import Reading, Stretch, TokenStream, Windows, in_order
+from regard.data.windows import TokenStream, TokenWindow, WindowObjective, Windows, in_order
 from regard.errors import ConfigError, InputError
 from regard.text.tokenizer import Tokenizer
 from regard.text.wordpiece import WordPieceTokenizer
@@ -22,8 +22,8 @@ KINDS = {
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
-def stretch(ids: list[int], *key: int) -> Stretch:
-    return Stretch(np.array(ids, dtype=np.int32), None, key)
+def token_window(ids: list[int], *key: int) -> TokenWindow:
+    return TokenWindow(np.array(ids, dtype=np.int32), None, key)
 
 
 def drawn(tokenizer: Tokenizer, count: int, seed: int) -> list[int]:
@@ -37,7 +37,7 @@ def test_exactly_fifteen_in_a_hundred_ordinary_tokens_are_predicted_and_no_speci
     tokenizer = KINDS[kind]
     special = set(tokenizer.special_ids.values())
     ids = drawn(tokenizer, count, seed)
-    batch = Masking(tokenizer, count + 2).batch([stretch(ids, seed)])
+    batch = Masking(tokenizer, count + 2).batch([token_window(ids, seed)])
     read, targets = batch.inputs.tokens.ids[0].tolist(), batch.targets[0].tolist()
     assert (read[0], read[-1]) == (tokenizer.bos_id, tokenizer.eos_id)
     assert targets[0] == targets[-1] == IGNORED
@@ -74,9 +74,9 @@ def test_eight_of_ten_are_hidden_one_is_replaced_one_stays(kind):
 def test_masks_are_a_function_of_the_key_and_new_every_epoch(kind):
     tokenizer = KINDS[kind]
     how = Masking(tokenizer, 43)
-    assert isinstance(how, Reading)
+    assert isinstance(how, WindowObjective)
     ids = [token for token in drawn(tokenizer, 400, 3) if token not in tokenizer.special_ids.values()][:41]
-    one, same, other = (how.batch([stretch(ids, *key)]) for key in ((1, 2), (1, 2), (1, 3)))
+    one, same, other = (how.batch([token_window(ids, *key)]) for key in ((1, 2), (1, 2), (1, 3)))
     assert torch.equal(one.inputs.tokens.ids, same.inputs.tokens.ids)
     assert torch.equal(one.targets, same.targets)
     assert not torch.equal(one.targets, other.targets)
@@ -90,15 +90,15 @@ def test_masks_are_a_function_of_the_key_and_new_every_epoch(kind):
 def test_windows_side_by_side_hold_what_each_holds_and_padding_adds_no_target(kind):
     tokenizer = KINDS[kind]
     how = Masking(tokenizer, 31)
-    stretches = [stretch(drawn(tokenizer, length, length), length) for length in (29, 7, 13)]
-    together = how.batch(stretches)
-    for row, one in enumerate(stretches):
+    windows = [token_window(drawn(tokenizer, length, length), length) for length in (29, 7, 13)]
+    together = how.batch(windows)
+    for row, one in enumerate(windows):
         alone, length = how.batch([one]), len(one.ids) + 2
         assert together.inputs.tokens.ids[row, :length].tolist() == alone.inputs.tokens.ids[0].tolist()
         assert together.targets[row, :length].tolist() == alone.targets[0].tolist()
         assert (together.targets[row, length:] == IGNORED).all()
     assert together.inputs.tokens.lengths.tolist() == [31, 9, 15]
-    assert together.count == sum(how.batch([one]).count for one in stretches)
+    assert together.count == sum(how.batch([one]).count for one in windows)
 
 
 def test_measuring_hides_the_same_tokens_every_time():
@@ -121,4 +121,4 @@ def test_what_cannot_be_masked_is_refused():
         Masking(KINDS["bytes"], 2)
     bare = Tokenizer.train(TEXTS, 271)
     with pytest.raises(InputError, match="this tokenizer has no <mask>"):
-        Masking(bare, 9).batch([stretch([50, 60], 1)])
+        Masking(bare, 9).batch([token_window([50, 60], 1)])

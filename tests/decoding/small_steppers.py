@@ -61,7 +61,7 @@ def sequences(vocabulary: int, lengths: Sequence[int], seed: int) -> list[list[i
 
 
 def transformer_case(
-    architecture: str = "encoder-decoder",
+    architecture: str = "encoder_decoder",
     positions: str = "sinusoidal",
     *,
     vocabulary: int = 7,
@@ -78,12 +78,12 @@ def transformer_case(
         width=12,
         heads=3,
         layers=2,
-        longest=29,
-        tied=False,
+        max_positions=29,
+        tie_embeddings=False,
     )
     model = sharpened(Transformer(config), 4.0, ".query.", ".key.")
     texts = sequences(vocabulary, prompts, seed + 1)
-    read = sequences(vocabulary, sources[: len(prompts)], seed + 2) if architecture == "encoder-decoder" else None
+    read = sequences(vocabulary, sources[: len(prompts)], seed + 2) if architecture == "encoder_decoder" else None
 
     @cache
     @torch.no_grad()

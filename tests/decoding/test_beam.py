@@ -21,7 +21,7 @@ PENALTIES = (0.0, 0.6, 1.0, 2.0)
 Ranked = list[tuple[Text, float]]
 
 CASES: dict[str, Callable[..., Case]] = {
-    "encoder-decoder": partial(transformer_case, "encoder-decoder", "sinusoidal", seed=3),
+    "encoder_decoder": partial(transformer_case, "encoder_decoder", "sinusoidal", seed=3),
     "decoder": partial(transformer_case, "decoder", "rotary"),
     "recurrent": recurrent_case,
 }

@@ -17,7 +17,7 @@ STRATEGIES = (Greedy(), Sample(temperature=1.4, seed=2), Sample(top_k=3, top_p=0
 SCHEMES = ("sinusoidal", "learnt", "rotary", "alibi", "t5", "none")
 TRANSFORMERS = {
     f"{architecture}, {positions}": (architecture, positions)
-    for architecture in ("encoder-decoder", "decoder")
+    for architecture in ("encoder_decoder", "decoder")
     for positions in SCHEMES
 }
 
@@ -45,7 +45,7 @@ def test_greedy_equals_the_argmax_of_the_whole_text_run_anew(name):
     assert [one.ids for one in found] == [greedily(case, row) for row in case.rows]
 
 
-@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_ragged_prompts_are_continued_alike_from_either_side(architecture, strategy):
     case = transformer_case(architecture, "rotary")
@@ -72,7 +72,7 @@ def test_the_first_step_gets_the_last_token_of_every_prompt(side):
 
 # Every strategy, every kind of model
 
-KINDS = ("encoder-decoder, rotary", "decoder, sinusoidal", "recurrent")
+KINDS = ("encoder_decoder, rotary", "decoder, sinusoidal", "recurrent")
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -14,7 +14,7 @@ from regard.models.transformer import Transformer
 
 @pytest.mark.parametrize("strategy", [Greedy(), Sample(), Beam(3)], ids=lambda strategy: type(strategy).__name__)
 @pytest.mark.parametrize(
-    "where", ["decoder.layers.0.self_attention.query.bias", "decoder.layers.0.feedforward.into.bias"]
+    "where", ["decoder.layers.0.self_attention.query.bias", "decoder.layers.0.feedforward.up.bias"]
 )
 def test_logits_that_are_no_numbers_are_refused(where, strategy):
     model = Transformer(TransformerConfig(vocabulary=11, width=8, heads=2, layers=1)).eval()

@@ -117,7 +117,7 @@ def test_the_engine_draws_independently_for_every_sequence():
 
 
 CASES = {
-    "encoder-decoder": lambda: transformer_case("encoder-decoder"),
+    "encoder_decoder": lambda: transformer_case("encoder_decoder"),
     "decoder": lambda: transformer_case("decoder", "rotary"),
     "recurrent": recurrent_case,
 }

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
-from regard.embedding.word2vec import Word2Vec, Word2VecPlan
+from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
 from regard.errors import ConfigError, InputError
+from regard.training.losses import WordPrediction
 from regard.training.trainable import Trainable
-from regard.training.word_prediction import WordPrediction
 
 READ = [[3], [0, 5, 5], [1, 2], [6, 0, 4]]
 ASKED = [[2, 4], [0, 1, 3, 10], [7, 7, 9], [5]]

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regard.embedding import word2vec_corpus
-from regard.embedding.word2vec_corpus import LINE_END, encode_corpus
+from regard.embedding.word2vec import corpus as word2vec_corpus
+from regard.embedding.word2vec.corpus import LINE_END, encode_corpus
 from regard.errors import ConfigError, FileError, InputError
 from regard.text.counting import read_texts
 

@@ -12,19 +12,19 @@ import pytest
 import torch
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
-from regard.embedding import word2vec_fit
-from regard.embedding.huffman import huffman_paths
-from regard.embedding.word2vec import Word2Vec, Word2VecPlan
-from regard.embedding.word2vec_block import Block, Draws, Schedule, Tables
-from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec_fit import RUN, Crew, alias_table, far_apart, fit, prepare
+from regard.embedding.word2vec import fit as word2vec_fit
+from regard.embedding.word2vec.block import Block, Draws, Schedule, Tables
+from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
+from regard.embedding.word2vec.fit import RUN, Crew, alias_table, far_apart, fit, prepare
+from regard.embedding.word2vec.huffman import huffman_paths
+from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
 from regard.errors import ConfigError, InputError
-from regard.training.word_prediction import WordPrediction
+from regard.training.losses import WordPrediction
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_draws import read_in, spread, thin
-from regard.embedding.word2vec_kernel import learn
+from regard.embedding.word2vec.draws import read_in, spread, thin
+from regard.embedding.word2vec.kernel import learn
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -131,9 +131,9 @@ def test_vectors_are_the_same_in_whatever_pieces_the_text_is_learnt(kind, loss, 
 def test_code_that_was_just_compiled_and_code_that_was_kept_give_the_same_vectors(tmp_path):
     program = """
 import hashlib, numpy
-from regard.embedding.word2vec import Word2VecPlan
-from regard.embedding.word2vec_corpus import encode_corpus
-from regard.embedding.word2vec_fit import fit
+from regard.embedding.word2vec.model import Word2VecPlan
+from regard.embedding.word2vec.corpus import encode_corpus
+from regard.embedding.word2vec.fit import fit
 ids = numpy.random.default_rng(5).zipf(1.2, size=30_011) % 997
 text = encode_corpus(lambda: [" ".join(f"w{number}" for number in ids)], 1)
 plan = Word2VecPlan(kind="cbow", min_count=1, sample=1.0, epochs=1, width=101)
@@ -322,9 +322,9 @@ def test_without_numba_there_is_a_sentence_that_says_how_to_get_it():
     program = """
 import sys
 sys.modules["numba"] = None
-from regard.embedding.word2vec import Word2VecPlan
-from regard.embedding.word2vec_corpus import encode_corpus
-from regard.embedding.word2vec_fit import fit
+from regard.embedding.word2vec.model import Word2VecPlan
+from regard.embedding.word2vec.corpus import encode_corpus
+from regard.embedding.word2vec.fit import fit
 try:
     fit(encode_corpus(lambda: ["a b a b"], 1), Word2VecPlan())
 except Exception as error:

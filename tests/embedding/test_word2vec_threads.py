@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from regard.embedding.word2vec_threads import meet, new_meeting, share_out
+from regard.embedding.word2vec.threads import meet, new_meeting, share_out
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])

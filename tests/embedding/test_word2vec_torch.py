@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
-from regard.embedding import word2vec_torch
-from regard.embedding.word2vec import Word2Vec, Word2VecPlan
-from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec_torch import Asked, Draw, fit_in_batches, step
+from regard.embedding.word2vec import torch_fit
+from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
+from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
+from regard.embedding.word2vec.torch_fit import Asked, Draw, fit_in_batches, step
 from regard.errors import InputError
-from regard.training.word_prediction import WordPrediction
+from regard.training.losses import WordPrediction
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -47,7 +47,7 @@ def plain(batch: Asked, kind: str) -> Batch:
 
 @every_form
 def test_a_batch_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, monkeypatch):
-    monkeypatch.setattr(word2vec_torch, "MOST", 1e9)
+    monkeypatch.setattr(torch_fit, "MOST", 1e9)
     text, chosen = corpus(), plan(kind, loss)
     ((_, batch), *_) = batches(text, chosen)
     module = Word2Vec(31, 31, 11).double()
@@ -65,7 +65,7 @@ def test_a_batch_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, mon
 
 
 def test_a_row_with_too_many_steps_moves_as_if_it_had_the_most(monkeypatch):
-    monkeypatch.setattr(word2vec_torch, "MOST", 0.4)
+    monkeypatch.setattr(torch_fit, "MOST", 0.4)
     there = torch.ones(20, 1, dtype=torch.bool)
     zeros = torch.zeros(20, 1, dtype=torch.long)
     moved = []
@@ -81,7 +81,7 @@ def test_a_row_with_too_many_steps_moves_as_if_it_had_the_most(monkeypatch):
 
 
 def test_every_word_is_the_centre_of_one_window_that_never_crosses_a_line(monkeypatch):
-    monkeypatch.setattr(word2vec_torch, "CENTRES", 37)
+    monkeypatch.setattr(torch_fit, "CENTRES", 37)
     text = encode_corpus(lambda: ["a b\nc d\n" * 50], 1)
     partner = {text.words.index(one): text.words.index(other) for one, other in ("ab", "ba", "cd", "dc")}
     centres: list[int] = []
@@ -108,15 +108,15 @@ def test_wrong_answers_are_drawn_as_often_as_the_noise_has_them():
 
 
 def test_the_centres_of_a_batch_come_from_all_over_the_text(monkeypatch):
-    monkeypatch.setattr(word2vec_torch, "CENTRES", 101)
+    monkeypatch.setattr(torch_fit, "CENTRES", 101)
     text = encode_corpus(lambda: ["\n".join(f"w{n} w{n}" for n in range(1009))], 1)
     for _, batch in batches(text, plan(*FORMS[0], sample=1.0))[:-1]:
         assert len(batch.questions[:, 0].unique()) > 90
 
 
 def test_the_rate_falls_evenly_from_the_first_batch_to_the_last(monkeypatch):
-    monkeypatch.setattr(word2vec_torch, "CENTRES", 41)
-    monkeypatch.setattr(word2vec_torch, "CHUNKS", 5)
+    monkeypatch.setattr(torch_fit, "CENTRES", 41)
+    monkeypatch.setattr(torch_fit, "CHUNKS", 5)
     rates = []
 
     def listening(read, asked, batch, rate, *, mean):
@@ -125,7 +125,7 @@ def test_the_rate_falls_evenly_from_the_first_batch_to_the_last(monkeypatch):
 
     text = corpus(2000)
     text = EncodedCorpus(text.words, text.counts, tuple(np.array_split(text.chunks[0], 89)))
-    monkeypatch.setattr(word2vec_torch, "step", listening)
+    monkeypatch.setattr(torch_fit, "step", listening)
     fit_in_batches(text, plan(*FORMS[0], rate=0.03, sample=1.0, epochs=2), "cpu")
     assert rates[0] == 0.03
     assert all(later < earlier for earlier, later in pairwise(rates))

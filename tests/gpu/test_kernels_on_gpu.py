@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from regard.attention.bias import ALiBi, RelativeBuckets
-from regard.attention.core import attend, explain
+from regard.attention.core import attend, which_kernel
 from regard.attention.mask import Block, Causal, Dense, Dilated, Document, Global, Mask, Padding, Prefix, Window
 
 pytestmark = [
@@ -47,7 +47,7 @@ COMPILED_IN_FLOAT32 = ("causal window", "left padding", "nothing")
 
 CASES = [
     (kernel, name, sizes, dtype)
-    for kernel in ("sdpa", "explicit", "cudnn", "flex")
+    for kernel in ("sdpa", "bmm", "cudnn", "flex")
     for name in NAMES
     for sizes, dtype in (
         (CACHED_AND_GROUPED, torch.bfloat16),
@@ -116,13 +116,13 @@ def test_the_kernel_that_pays_is_chosen_and_is_the_one_that_runs():
     }
     for name, (dtype, options, trace) in wanted.items():
         query = torch.randn(1, 4, 4096, 64, device="cuda", dtype=dtype)
-        assert explain(query, query, query, **options).name == name
+        assert which_kernel(query, query, query, **options).name == name
         attend(query, query, query, **options)
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
             attend(query, query, query, **options)
         assert any(trace in event.key.lower() for event in seen.key_averages())
-    assert explain(query, query, query, mask=Causal(), bias=ALiBi(4)).name == "flex"
-    assert explain(query, query, query, bias=torch.zeros(4096, 4096, device="cuda")).name == "sdpa"
+    assert which_kernel(query, query, query, mask=Causal(), bias=ALiBi(4)).name == "flex"
+    assert which_kernel(query, query, query, bias=torch.zeros(4096, 4096, device="cuda")).name == "sdpa"
 
 
 def test_a_long_mask_is_built_without_a_table_of_its_square():

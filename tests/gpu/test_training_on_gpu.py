@@ -18,8 +18,8 @@ from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
 from regard.training.precision import choose_precision
 from regard.training.reports import Report
-from regard.training.step import Placed, Stepper, place
 from regard.training.trainable import Loss, TokenPrediction
+from regard.training.updater import Placed, Updater, to_device
 
 pytestmark = [
     pytest.mark.gpu,
@@ -65,7 +65,7 @@ def trainable(device: torch.device) -> TokenPrediction:
 
 def test_a_placed_batch_is_the_batch_and_knows_its_targets():
     one = batch(5)
-    placed = place(one, CUDA)
+    placed = to_device(one, CUDA)
     assert isinstance(placed, Placed)
     assert placed.count == one.count
     assert placed.targets.device.type == placed.inputs.source.lengths.device.type == "cuda"
@@ -77,7 +77,7 @@ def test_a_placed_batch_is_the_batch_and_knows_its_targets():
 def test_taking_a_step_never_waits_for_the_gpu(precision):
     what = trainable(CUDA)
     plan = PLAN.model_copy(update={"precision": precision})
-    stepper = Stepper(what, adamw(what.module, plan), plan, Numbered().start(Position()))
+    stepper = Updater(what, adamw(what.module, plan), plan, Numbered().start(Position()))
     stepper.take(1, 1e-3).read()  # the first makes the optimizer's memory
     torch.cuda.set_sync_debug_mode("error")
     try:

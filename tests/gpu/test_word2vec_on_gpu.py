@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.embedding.word2vec import Word2VecPlan
-from regard.embedding.word2vec_corpus import encode_corpus
-from regard.embedding.word2vec_torch import Asked, Draw, Training, fit_in_batches, step
+from regard.embedding.word2vec.corpus import encode_corpus
+from regard.embedding.word2vec.model import Word2VecPlan
+from regard.embedding.word2vec.torch_fit import Asked, Draw, Training, fit_in_batches, step
 
 pytestmark = [
     pytest.mark.gpu,

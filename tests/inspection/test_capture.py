@@ -22,14 +22,14 @@ from regard.decoding.engine import generate, outcome_listeners, stream
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
-from regard.inspection.capture import Seen, watch_module
+from regard.inspection.capture import Recording, watch_module
 from regard.inspection.formulas import FORMULAS
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
 VOCABULARY, END = 7, 2
 SCHEMES = ("sinusoidal", "learnt", "rotary", "alibi", "t5", "none")
-ARCHITECTURES = ("encoder-decoder", "encoder", "decoder")
+ARCHITECTURES = ("encoder_decoder", "encoder", "decoder")
 STRATEGIES = (Greedy(), Sample(temperature=1.5, seed=3), Beam(3, 0.7))
 VARIANTS = {
     **{
@@ -37,8 +37,8 @@ VARIANTS = {
         for architecture in ARCHITECTURES
         for scheme in SCHEMES
     },
-    **{f"encoder-decoder, {name}": ("encoder-decoder", {"similarity": name}) for name in SIMILARITIES},
-    "encoder-decoder, grouped heads": ("encoder-decoder", {"heads": 4, "key_value_heads": 2}),
+    **{f"encoder_decoder, {name}": ("encoder_decoder", {"similarity": name}) for name in SIMILARITIES},
+    "encoder_decoder, grouped heads": ("encoder_decoder", {"heads": 4, "key_value_heads": 2}),
     "decoder, one shared head": ("decoder", {"width": 16, "heads": 4, "key_value_heads": 1, "positions": "rotary"}),
     "decoder, pre-norm": ("decoder", {"norm_placement": "pre", "norm": "rms"}),
 }
@@ -48,7 +48,7 @@ VARIANTS = {
 def make(name: str) -> Transformer:
     torch.manual_seed(6)
     architecture, options = VARIANTS[name]
-    shape = {"width": 12, "heads": 2, "layers": 2, "tied": False, "longest": 29} | options
+    shape = {"width": 12, "heads": 2, "layers": 2, "tie_embeddings": False, "max_positions": 29} | options
     model = Transformer(TransformerConfig(architecture=architecture, vocabulary=VOCABULARY, **shape)).double().eval()
     with torch.no_grad():
         for path, parameter in model.named_parameters():
@@ -62,8 +62,8 @@ def texts(lengths: tuple[int, ...], seed: int = 1) -> list[list[int]]:
 
 
 def inputs_of(model: Transformer, tokens: list[list[int]], source: list[list[int]], side: str = "right") -> Inputs:
-    crossing = model.config.architecture == "encoder-decoder"
-    return Inputs(Padded.of(tokens, side=side), Padded.of(source, fill=3) if crossing else None)
+    cross = model.config.architecture == "encoder_decoder"
+    return Inputs(Padded.of(tokens, side=side), Padded.of(source, fill=3) if cross else None)
 
 
 # The oracle: one unpadded text at a time, projections taken from the linear layers, everything else written out
@@ -138,7 +138,7 @@ def bucket(distance: int, both: bool) -> int:
     return side + min(buckets // 2 + int(far), buckets - 1)
 
 
-def assert_seen(seen: Seen, batch: int | None, expected: dict[str, Tensor], tolerance: float = 1e-9) -> None:
+def assert_seen(seen: Recording, batch: int | None, expected: dict[str, Tensor], tolerance: float = 1e-9) -> None:
     assert seen.layers == list(expected)
     for layer, maps in expected.items():
         torch.testing.assert_close(seen.weights(layer, batch=batch).double(), maps, rtol=0, atol=tolerance)
@@ -158,7 +158,7 @@ def test_every_weight_of_a_padded_batch_equals_the_formula(name, side):
         assert_seen(seen, row, by_hand(model, tokens[row], source[row]))
 
 
-@pytest.mark.parametrize("name", ["encoder-decoder, sinusoidal", "decoder, rotary", "encoder, t5"])
+@pytest.mark.parametrize("name", ["encoder_decoder, sinusoidal", "decoder, rotary", "encoder, t5"])
 def test_in_float32_the_weights_are_equal_to_1e_5(name):
     model = make(name)
     tokens, source = texts((9, 5)), texts((4, 8), seed=2)
@@ -173,7 +173,7 @@ def test_in_float32_the_weights_are_equal_to_1e_5(name):
         make.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["encoder-decoder, sinusoidal", "decoder, alibi", "encoder, rotary"])
+@pytest.mark.parametrize("name", ["encoder_decoder, sinusoidal", "decoder, alibi", "encoder, rotary"])
 def test_rows_sum_to_one_and_a_head_is_a_slice(name):
     model = make(name)
     with watch_module(model) as seen:
@@ -196,8 +196,8 @@ def test_rows_come_in_the_order_asked_for_repeats_and_negatives_included(rows, l
 
 
 @cache
-def a_pass() -> tuple[Seen, dict[str, Tensor]]:
-    model = make("encoder-decoder, learnt")
+def a_pass() -> tuple[Recording, dict[str, Tensor]]:
+    model = make("encoder_decoder, learnt")
     tokens, source = texts((8, 7)), texts((9, 7), seed=2)
     with watch_module(model) as seen:
         model(inputs_of(model, tokens, source))
@@ -237,7 +237,7 @@ def run(model: Transformer, strategy, prompts, source, limit: int = 9):
 
 
 DECODED = [(name, STRATEGIES[2]) for name in VARIANTS if not name.startswith("encoder,")]
-DECODED += [(name, strategy) for name in ("encoder-decoder, learnt", "decoder, t5") for strategy in STRATEGIES[:2]]
+DECODED += [(name, strategy) for name in ("encoder_decoder, learnt", "decoder, t5") for strategy in STRATEGIES[:2]]
 
 
 @pytest.mark.parametrize(("name", "strategy"), DECODED, ids=repr)
@@ -250,14 +250,14 @@ def test_rows_of_decoding_are_those_of_the_text_read_at_once(name, strategy):
 
 
 def test_those_runs_had_texts_of_unequal_length_and_beams_that_changed_places():
-    model = make("encoder-decoder, learnt")
+    model = make("encoder_decoder, learnt")
     for strategy in STRATEGIES:
         _, found = run(model, strategy, texts((3, 1, 5, 2)), texts((4, 7, 1, 5), seed=2))
         assert len({len(one.ids) for one in found}) > 1
         assert any(len(set(one.rows)) > 1 for one in found)
 
 
-@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 @pytest.mark.parametrize("limit", [1, 2])
 def test_short_runs_from_single_tokens(architecture, strategy, limit):
@@ -268,7 +268,7 @@ def test_short_runs_from_single_tokens(architecture, strategy, limit):
             assert_seen(seen, row, by_hand(model, [*prompts[row], *one.ids[:-1]], source[row]))
 
 
-@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
 def test_a_stream_is_watched_too(architecture):
     model = make(f"{architecture}, alibi")
     prompts, source = texts((3,)), texts((6,), seed=2)
@@ -288,7 +288,7 @@ def test_the_last_row_is_the_step_that_chose_the_last_token():
 
 
 def test_steps_taken_by_hand_append_rows():
-    model = make("encoder-decoder, rotary")
+    model = make("encoder_decoder, rotary")
     [tokens], source = texts((6,)), texts((4,), seed=2)
     with watch_module(model) as seen, torch.no_grad():
         model(inputs_of(model, [tokens[:3]], source))
@@ -318,7 +318,7 @@ def test_going_on_from_an_earlier_state_is_a_run_of_its_own():
 
 
 def test_sequences_count_through_the_runs():
-    model = make("encoder-decoder, sinusoidal")
+    model = make("encoder_decoder, sinusoidal")
     tokens, source = texts((5, 3)), texts((4, 6), seed=2)
     prompts, sources = texts((1, 1, 1), seed=3), texts((3, 5, 2), seed=4)
     with watch_module(model) as seen:
@@ -349,7 +349,7 @@ def test_two_watches_at_once_each_see_everything():
 # What it costs and what it leaves
 
 
-def held(seen: Seen) -> dict[int, int]:
+def held(seen: Recording) -> dict[int, int]:
     """Bytes of every storage that can be reached from what was seen, by address."""
     storages: dict[int, int] = {}
     known, waiting = set(), [seen]
@@ -366,7 +366,7 @@ def held(seen: Seen) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    "name", ["encoder-decoder, rotary", "decoder, alibi", "encoder, t5", "encoder-decoder, additive"]
+    "name", ["encoder_decoder, rotary", "decoder, alibi", "encoder, t5", "encoder_decoder, additive"]
 )
 def test_a_pass_holds_nothing_of_the_square_of_its_length(name):
     model = make(name)
@@ -380,7 +380,7 @@ def test_a_pass_holds_nothing_of_the_square_of_its_length(name):
     assert total[303] - total[202] == total[202] - total[101] > 0
 
 
-@pytest.mark.parametrize("name", ["encoder-decoder, t5", "decoder, rotary"])
+@pytest.mark.parametrize("name", ["encoder_decoder, t5", "decoder, rotary"])
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=repr)
 @pytest.mark.parametrize("prompts", [(1,), (4, 2)])
 def test_while_decoding_memory_grows_with_the_text_not_with_its_square(name, strategy, prompts):
@@ -407,7 +407,7 @@ def contents(model: nn.Module) -> dict[str, dict[str, int]]:
     return {path: {name: id(value) for name, value in vars(part).items()} for path, part in model.named_modules()}
 
 
-@pytest.mark.parametrize("name", ["encoder-decoder, t5", "decoder, rotary", "encoder, alibi"])
+@pytest.mark.parametrize("name", ["encoder_decoder, t5", "decoder, rotary", "encoder, alibi"])
 def test_nothing_is_stored_on_a_module(name):
     model = make(name)
     before, numbers = contents(model), {path: value.clone() for path, value in model.state_dict().items()}
@@ -421,7 +421,7 @@ def test_nothing_is_stored_on_a_module(name):
 
 
 def test_hooks_and_listeners_are_gone_afterwards():
-    model = make("encoder-decoder, t5")
+    model = make("encoder_decoder, t5")
     assert hooks(model) == 0
     with watch_module(model):
         assert hooks(model) > 0
@@ -436,7 +436,7 @@ class FailureError(Exception):
 
 @pytest.mark.parametrize("where", ["decoder.layers.1.feedforward", "encoder.layers.0.self_attention.output"])
 def test_after_a_failure_inside_the_model_hooks_are_gone_and_the_next_run_is_whole(where):
-    model = make("encoder-decoder, sinusoidal")
+    model = make("encoder_decoder, sinusoidal")
     [tokens], [source] = texts((5,)), texts((7,), seed=2)
 
     def fail(*_):
@@ -456,7 +456,7 @@ def test_after_a_failure_inside_the_model_hooks_are_gone_and_the_next_run_is_who
     assert not outcome_listeners.get()
 
 
-@pytest.mark.parametrize("name", ["encoder-decoder, rotary", "decoder, t5", "encoder, alibi"])
+@pytest.mark.parametrize("name", ["encoder_decoder, rotary", "decoder, t5", "encoder, alibi"])
 def test_being_watched_changes_no_bit_of_the_output(name):
     model = make(name)
     inputs = inputs_of(model, texts((5, 3)), texts((4, 6), seed=2))
@@ -481,7 +481,7 @@ def test_a_run_outside_the_block_is_not_seen():
         model(inputs_of(model, texts((3,)), []))
     model(inputs_of(model, texts((5,)), []))
     assert seen.weights("decoder.0.self").shape == (2, 3, 3)
-    assert len(seen.runs) == 1
+    assert len(seen.forwards) == 1
 
 
 def test_what_was_seen_has_no_gradient():
@@ -489,7 +489,7 @@ def test_what_was_seen_has_no_gradient():
     with watch_module(model) as seen:
         model(inputs_of(model, texts((3,)), []))
     assert not any(
-        call.query.requires_grad or call.new_keys.requires_grad for call in seen.runs[0].layers["decoder.0.self"]
+        call.query.requires_grad or call.new_keys.requires_grad for call in seen.forwards[0].layers["decoder.0.self"]
     )
 
 
@@ -537,7 +537,7 @@ def test_a_row_that_is_not_there_is_refused(row):
 
 
 def test_every_attention_of_a_model_is_watched():
-    model = make("encoder-decoder, none")
+    model = make("encoder_decoder, none")
     assert len(a_pass()[0].layers) == sum(isinstance(part, Attend) for part in model.modules()) == 6
 
 
@@ -559,7 +559,7 @@ def test_two_threads_that_watch_one_model_see_their_own_runs():
             for _ in range(5):
                 model(Inputs(Padded.of([text])))
             together.wait()
-        assert len(seen.runs) == 5
+        assert len(seen.forwards) == 5
         return seen.weights("decoder.1.self", batch=4)
 
     with ThreadPoolExecutor(2) as pool:
@@ -579,10 +579,10 @@ def test_weights_carry_no_graph_of_what_is_learnt(similarity):
 
 @pytest.mark.parametrize("prompt", [1, 3])
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
-@pytest.mark.parametrize("variant", ["decoder, rotary", "encoder-decoder, sinusoidal", "encoder-decoder, general"])
+@pytest.mark.parametrize("variant", ["decoder, rotary", "encoder_decoder, sinusoidal", "encoder_decoder, general"])
 def test_a_run_in_bfloat16_is_seen_as_one_pass_over_its_text_is(variant, strategy, prompt):
     model = copy.deepcopy(make(variant)).bfloat16()
-    source = Padded.of(texts((5,))) if variant.startswith("encoder-decoder") else None
+    source = Padded.of(texts((5,))) if variant.startswith("encoder_decoder") else None
     start = Padded.of(texts((prompt,), seed=2))
     with watch_module(model) as seen:
         found = generate(model, Inputs(start, source), strategy, Stop(END, 6))[0]

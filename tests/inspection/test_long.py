@@ -28,7 +28,7 @@ def seen_of(tokens: int, **options):
 @pytest.mark.parametrize("tokens", [8192, 16384])
 def test_a_row_of_a_long_text_is_exact(tokens):
     seen = seen_of(tokens)
-    [call] = seen.runs[0].layers[LAYER]
+    [call] = seen.forwards[0].layers[LAYER]
     for row in (-1, 5000):
         place = row % tokens
         scores = call.query[0, 1, place].double() @ call.new_keys[0, 1, : place + 1].double().T / 8**0.5
@@ -41,7 +41,7 @@ def test_a_row_of_a_long_text_is_exact(tokens):
 def test_entropy_and_largest_weights_are_those_of_the_whole_map(positions, monkeypatch):
     monkeypatch.setattr(capture, "TILE", 5000)  # many tiles
     seen = seen_of(331, positions=positions)
-    [call] = seen.runs[0].layers[LAYER]
+    [call] = seen.forwards[0].layers[LAYER]
     whole = weights(call.query, call.new_keys, mask=call.mask, bias=call.bias)[0].double()
     expected = -(whole * whole.clamp(min=1e-300).log()).sum(dim=-1)
     torch.testing.assert_close(seen.entropy(LAYER).double(), expected, atol=1e-5, rtol=1e-5)
@@ -54,7 +54,7 @@ def test_entropy_and_largest_weights_are_those_of_the_whole_map(positions, monke
 
 def test_no_tile_is_larger_than_it_may_be(monkeypatch):
     monkeypatch.setattr(capture, "TILE", 5000)
-    sizes = [tile.numel() for tile in seen_of(331).path(LAYER).tiles()]
+    sizes = [tile.numel() for tile in seen_of(331).trace(LAYER).tiles()]
     assert max(sizes) <= 5000
     assert sum(sizes) == 2 * 331 * 331
 

@@ -30,7 +30,7 @@ def make(architecture: str) -> Model:
     for seed in range(200):
         torch.manual_seed(seed)
         config = TransformerConfig(
-            architecture=architecture, vocabulary=tokenizer.size, width=12, heads=3, layers=2, tied=False
+            architecture=architecture, vocabulary=tokenizer.size, width=12, heads=3, layers=2, tie_embeddings=False
         )
         module = Transformer(config).eval()
         with torch.no_grad():
@@ -55,14 +55,14 @@ def answer(model: Model) -> tuple[list[str], str]:
 
 
 def test_an_encoder_map_has_the_source_on_both_sides():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     map = attention_map(model.look(TEXT), "encoder.1.self", model.tokenizer)
     assert map.rows == map.columns == (*READ, "<eos>")
     assert map.title == "encoder.1.self"
 
 
 def test_a_cross_map_has_what_was_chosen_against_what_was_read():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     pieces, _ = answer(model)
     map = attention_map(model.look(TEXT), "decoder.0.cross", model.tokenizer)
     assert map.rows == tuple(pieces)
@@ -70,7 +70,7 @@ def test_a_cross_map_has_what_was_chosen_against_what_was_read():
 
 
 def test_a_decoders_own_map_has_the_tokens_that_stood_there():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     pieces, _ = answer(model)
     map = attention_map(model.look(TEXT), "decoder.1.self", model.tokenizer)
     assert map.rows == map.columns == ("<bos>", *pieces[:-1])
@@ -84,7 +84,7 @@ def test_a_decoder_alone_has_prompt_and_text_in_one_map():
     assert map.rows == map.columns == (*READ, "<bos>", *pieces[:-1])
 
 
-@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
 def test_a_map_holds_what_seen_computes(architecture):
     model = make(architecture)
     with watch(model) as seen:
@@ -98,7 +98,7 @@ def test_a_map_holds_what_seen_computes(architecture):
         assert one.title == f"{layer}, head 2"
 
 
-@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
 def test_reading_the_answer_shows_what_generating_it_showed(architecture):
     model = make(architecture)
     pieces, text = answer(model)
@@ -108,17 +108,17 @@ def test_reading_the_answer_shows_what_generating_it_showed(architecture):
         one, other = (attention_map(seen, layer, model.tokenizer) for seen in (generated, read))
         assert (one.rows, one.columns) == (other.rows, other.columns)
         np.testing.assert_allclose(one.weights, other.weights, rtol=0, atol=1e-5)
-    [hypothesis], [told] = generated.runs[0].outcome, read.runs[0].outcome
+    [hypothesis], [told] = generated.forwards[0].outcome, read.forwards[0].outcome
     assert told.ids == hypothesis.ids
     assert told.score == pytest.approx(hypothesis.score, abs=1e-4)
     assert pieces[-1] == "<eos>"
 
 
-@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
 def test_reading_another_target_names_its_tokens(architecture):
     model = make(architecture)
     seen = model.look(TEXT, target="c b")
-    if architecture == "encoder-decoder":
+    if architecture == "encoder_decoder":
         assert attention_map(seen, "decoder.1.cross", model.tokenizer).rows == ("c", " b", "<eos>")
         assert attention_map(seen, "decoder.1.self", model.tokenizer).rows == ("<bos>", "c", " b")
     else:
@@ -126,7 +126,7 @@ def test_reading_another_target_names_its_tokens(architecture):
 
 
 def test_a_plain_pass_names_the_tokens_it_read():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     source, target = model.tokenizer.encode(TEXT), model.tokenizer.encode("c b")
     with watch_module(model.module) as seen:
         model.module(Inputs(Padded.of([target]), Padded.of([source])))
@@ -137,16 +137,16 @@ def test_a_plain_pass_names_the_tokens_it_read():
 
 
 def test_the_layer_shown_when_none_is_named_is_the_clearest_cross_attention():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     seen = model.look(TEXT)
 
     def clearness(layer: str) -> float:
         mean = attention_map(seen, layer, model.tokenizer).weights.mean(axis=0)
         return sum(max(row) for row in mean.tolist()) / len(mean)
 
-    crossing = [layer for layer in seen.layers if layer.endswith("cross")]
-    assert len(crossing) == 2
-    assert default_layer(seen) == max(crossing, key=clearness)
+    cross = [layer for layer in seen.layers if layer.endswith("cross")]
+    assert len(cross) == 2
+    assert default_layer(seen) == max(cross, key=clearness)
 
 
 def test_a_decoder_alone_shows_its_clearest_layer():
@@ -155,7 +155,7 @@ def test_a_decoder_alone_shows_its_clearest_layer():
 
 
 def test_looking_leaves_the_model_as_it_was():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     model.look(TEXT, target="c b")
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.module.modules())
 
@@ -170,7 +170,7 @@ def test_a_run_without_its_tokens_is_refused():
 
 
 def test_several_texts_do_not_fit_one_map():
-    model = make("encoder-decoder")
+    model = make("encoder_decoder")
     with watch(model) as seen:
         model.run([TEXT, "a b c d"])
     with pytest.raises(InputError, match="2 sequences were seen"):

@@ -28,7 +28,7 @@ class Theirs:
         return self.tokenizer(list(texts), padding=True, return_tensors="pt", return_token_type_ids=False)
 
     @torch.no_grad()
-    def vectors(self, texts: Sequence[str]) -> Tensor:
+    def sentence_embedding(self, texts: Sequence[str]) -> Tensor:
         read = self.read(texts)
         kept = read["attention_mask"][..., None]
         hidden = self.model(**read).last_hidden_state
@@ -53,7 +53,7 @@ class Theirs:
         return [{self.model.config.id2label[place]: share for place, share in enumerate(row)} for row in shares]
 
     @torch.no_grad()
-    def questions(self, question: str, passage: str) -> tuple[str, float]:
+    def question_answering(self, question: str, passage: str) -> tuple[str, float]:
         read = self.tokenizer(
             question, passage, return_tensors="pt", return_offsets_mapping=True, return_token_type_ids=True
         )
@@ -66,7 +66,7 @@ class Theirs:
         return passage[offsets[first][0] : offsets[last][1]], score
 
     @torch.no_grad()
-    def language(self, texts: Sequence[str], count: int) -> list[str]:
+    def language_modelling(self, texts: Sequence[str], count: int) -> list[str]:
         read = self.read(texts, side="left")
         found = self.model.generate(**read, do_sample=False, max_new_tokens=count)
         width = read["input_ids"].shape[1]

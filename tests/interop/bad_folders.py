@@ -203,7 +203,7 @@ FILES = {
     "a fused tensor that does not split": Wrong(
         "gpt", tensors(lambda all: all.update({"transformer.h.0.attn.c_attn.weight": torch.ones(24, 71)})), "[24, 71]"
     ),
-    "a table turned": Wrong("gpt", tensors(lambda all: all.update({WPE: all[WPE].T.contiguous()})), "[24, 64]"),
+    "a table transposed": Wrong("gpt", tensors(lambda all: all.update({WPE: all[WPE].T.contiguous()})), "[24, 64]"),
     "whole numbers": Wrong(
         "gpt", tensors(lambda all: all.update({LAYER: torch.ones(24, dtype=torch.int8)})), "torch.int8"
     ),

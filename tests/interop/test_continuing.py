@@ -29,7 +29,7 @@ def test_the_blank_before_the_first_new_word_is_kept(model):
 
 def test_a_word_that_follows_is_written_apart(model):
     """As the tokens of a whole text are: its last word, taken from it, comes with the blank before it."""
-    from regard.tasks.writing import text_after
+    from regard.tasks.generation import text_after
 
     model, _ = model
     ids = model.tokenizer.encode("The roses by the bank")

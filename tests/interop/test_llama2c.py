@@ -22,7 +22,7 @@ from regard.errors import FileError
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
 from regard.models.checkpoint import load_tensors, save_tensors
 from regard.models.transformer import Transformer
-from regard.text.marks import Marks
+from regard.text.special_tokens import SpecialTokens
 
 STORIES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "stories260K"
 LARGER = Path(os.environ.get("REGARD_STORIES15M", "/nowhere"))
@@ -159,8 +159,8 @@ def rms(vector: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return vector * (vector.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight
 
 
-def turned(heads: torch.Tensor) -> torch.Tensor:
-    """[tokens, heads, head]: neighbouring coordinates as complex numbers, each turned by its angle."""
+def transposed(heads: torch.Tensor) -> torch.Tensor:
+    """[tokens, heads, head]: neighbouring coordinates as complex numbers, each transposed by its angle."""
     tokens, _, head = heads.shape
     angles = torch.outer(torch.arange(tokens).double(), 10_000 ** (-torch.arange(0, head, 2).double() / head))
     pairs = torch.view_as_complex(heads.reshape(*heads.shape[:2], head // 2, 2).contiguous())
@@ -174,8 +174,10 @@ def reference(theirs: dict[str, torch.Tensor], ids: list[int]) -> torch.Tensor:
     hidden = torch.ones(count, count, dtype=torch.bool).triu(1)
     for layer in range(LAYERS):
         inputs = rms(stream, theirs["attention_norm"][layer])
-        query = turned((inputs @ theirs["wq"][layer].T).view(count, HEADS, head))
-        key = turned((inputs @ theirs["wk"][layer].T).view(count, SHARED, head)).repeat_interleave(HEADS // SHARED, 1)
+        query = transposed((inputs @ theirs["wq"][layer].T).view(count, HEADS, head))
+        key = transposed((inputs @ theirs["wk"][layer].T).view(count, SHARED, head)).repeat_interleave(
+            HEADS // SHARED, 1
+        )
         value = (inputs @ theirs["wv"][layer].T).view(count, SHARED, head).repeat_interleave(HEADS // SHARED, 1)
         scores = torch.einsum("qhd,khd->hqk", query, key) / head**0.5
         weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
@@ -284,7 +286,7 @@ def test_the_marks_are_llamas(tmp_path):
     path = tmp_path / "tokenizer.bin"
     path.write_bytes(made_tokenizer(LETTERS))
     tokenizer = read_llama2c_tokenizer(path, 263)
-    assert tokenizer.marks == Marks(bos=1, eos=2, unk=0)
+    assert tokenizer.marks == SpecialTokens(bos=1, eos=2, unk=0)
     assert tokenizer.framed([260], [261]) == ([1, 260, 1, 261], [0, 0, 1, 1])
     assert tokenizer.size == 263
 

@@ -28,9 +28,9 @@ def folder(request, tmp_path_factory):
 
 def agree(model: regard.Model, theirs: Theirs, task: str) -> None:
     """Both give the same to several texts of different lengths asked at once."""
-    assert model.task == task
-    if task == "vectors":
-        wanted = theirs.vectors(TEXTS)
+    assert model.task.name == task
+    if task == "sentence_embedding":
+        wanted = theirs.sentence_embedding(TEXTS)
         torch.testing.assert_close(torch.tensor(model.run(TEXTS)), wanted, atol=1e-5, rtol=1e-5)
     elif task == "masked":
         name = theirs.tokenizer.mask_token
@@ -44,11 +44,11 @@ def agree(model: regard.Model, theirs: Theirs, task: str) -> None:
             assert [list(one) for one in found] == names
     elif task == "classification":
         assert model.run(TEXTS) == [pytest.approx(one, **ROUNDING) for one in theirs.classification(TEXTS)]
-    elif task == "questions":
+    elif task == "question_answering":
         passages = [PASSAGE, "red", f"{PASSAGE} What a river."]
         found = model.answers([f"{QUESTION}\t{passage}" for passage in passages])
         for answer, passage in zip(found, passages, strict=True):
-            text, score = theirs.questions(QUESTION, passage)
+            text, score = theirs.question_answering(QUESTION, passage)
             assert answer.record["output"] == text
             assert answer.record["score"] == pytest.approx(score, **ROUNDING)
     else:
@@ -117,4 +117,4 @@ def test_a_model_written_as_theirs_again_answers_the_same_there(folder, tmp_path
 
 def test_a_folder_is_found_by_a_plain_string(tmp_path):
     write("gpt", tmp_path)
-    assert regard.load(str(tmp_path)).task == regard.load(Path(tmp_path)).task == "language"
+    assert regard.load(str(tmp_path)).task.name == regard.load(Path(tmp_path)).task.name == "language_modelling"

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from regard.files import write_json
-from regard.interop.names import their_tensors
+from regard.interop.names import hf_tensors
 from regard.models.families import FAMILIES
 from regard.models.transformer import Transformer
 
@@ -50,7 +50,7 @@ def write(folder: Path, family: str, dtype: torch.dtype, shards: int, **changes:
     with torch.device("meta"):
         module = Transformer(config)
     ours = {name: torch.zeros(one.shape, dtype=dtype) for name, one in module.state_dict().items()}
-    theirs = their_tensors(page.names(config), ours)
+    theirs = hf_tensors(page.names(config), ours)
     folder.mkdir()
     write_json(folder / "config.json", page.write(config))
     if shards == 1:

@@ -26,15 +26,15 @@ def test_a_recipe_of_a_family_can_be_written_for_others(name: str) -> None:
     [
         (
             {"architecture": "decoder", "positions": "rotary", "norm": "rms"},
-            'llama: it has feedforward = "swiglu", norm_placement = "pre", scaled = false',
+            'llama: it has feedforward = "swiglu", norm_placement = "pre", scale_embeddings = false',
             "llama",
         ),
         (
             {"architecture": "encoder", "positions": "learnt", "segments": 2, "head": "masked"},
-            "bert: it has embedding_norm = true, scaled = false, output_bias = true",
+            "bert: it has embedding_norm = true, scale_embeddings = false, output_bias = true",
             "bert",
         ),
-        ({"architecture": "encoder-decoder", "norm": "rms", "positions": "t5", "bias": False}, "t5: it has ", "t5"),
+        ({"architecture": "encoder_decoder", "norm": "rms", "positions": "t5", "bias": False}, "t5: it has ", "t5"),
     ],
 )
 def test_what_others_have_instead_is_said(shape: dict[str, object], said: str, nearest: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import foreign_kinds
+import pretrained_kinds
 from tiny_peers import BERT, GPT, LLAMA, LLAMA3, MARIAN, T5, Peer
 from tokenizers import Tokenizer as Engine
 
@@ -30,7 +30,7 @@ def _kind(config: str, model: str, values: Mapping[str, Any], tokenizer: str, ta
 
 POSITIONS = {"max_position_embeddings": 67}
 FOLDERS = {
-    "bert": _kind("Bert", "Model", BERT | POSITIONS, "wordpiece", "vectors", ""),
+    "bert": _kind("Bert", "Model", BERT | POSITIONS, "wordpiece", "sentence_embedding", ""),
     "bert masked": _kind("Bert", "ForMaskedLM", BERT | POSITIONS, "wordpiece", "masked", "ForMaskedLM"),
     "roberta masked": _kind("Roberta", "ForMaskedLM", BERT | POSITIONS, "roberta", "masked", "ForMaskedLM"),
     "bert labels": _kind(
@@ -50,15 +50,15 @@ FOLDERS = {
         "ForSequenceClassification",
     ),
     "bert spans": _kind(
-        "Bert", "ForQuestionAnswering", BERT | POSITIONS, "wordpiece", "questions", "ForQuestionAnswering"
+        "Bert", "ForQuestionAnswering", BERT | POSITIONS, "wordpiece", "question_answering", "ForQuestionAnswering"
     ),
     "roberta spans": _kind(
-        "Roberta", "ForQuestionAnswering", BERT | POSITIONS, "roberta", "questions", "ForQuestionAnswering"
+        "Roberta", "ForQuestionAnswering", BERT | POSITIONS, "roberta", "question_answering", "ForQuestionAnswering"
     ),
-    "gpt": _kind("GPT2", "LMHeadModel", GPT, "byte-level", "language", "ForCausalLM"),
-    "llama": _kind("Llama", "ForCausalLM", LLAMA, "byte-fallback", "language", "ForCausalLM"),
+    "gpt": _kind("GPT2", "LMHeadModel", GPT, "byte-level", "language_modelling", "ForCausalLM"),
+    "llama": _kind("Llama", "ForCausalLM", LLAMA, "byte-fallback", "language_modelling", "ForCausalLM"),
     "llama 3": _kind(
-        "Llama", "ForCausalLM", LLAMA | {"rope_parameters": LLAMA3}, "split-bytes", "language", "ForCausalLM"
+        "Llama", "ForCausalLM", LLAMA | {"rope_parameters": LLAMA3}, "split-bytes", "language_modelling", "ForCausalLM"
     ),
     "t5": _kind("T5", "ForConditionalGeneration", T5, "unigram", "translation", "ForSeq2SeqLM"),
     "marian": _kind("Marian", "MTModel", MARIAN, "unigram", "translation", "ForSeq2SeqLM"),
@@ -68,7 +68,7 @@ FOLDERS = {
 def write(name: str, folder: Path, **how: Any) -> Path:
     """The folder of that name, saved as people save one."""
     kind = FOLDERS[name]
-    foreign_kinds.write(kind.tokenizer, folder)
+    pretrained_kinds.write(kind.tokenizer, folder)
     vocabulary = Engine.from_file(str(folder / "tokenizer.json")).get_vocab()
     values = kind.peer.values | {"vocab_size": max(vocabulary.values()) + 1 + SPARE} | _ids(vocabulary)
     if kind.task == "translation":

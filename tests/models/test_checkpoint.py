@@ -17,9 +17,9 @@ from regard.models.checkpoint import load_model, load_tensors, save_model, save_
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
-ARCHITECTURES = ("encoder-decoder", "encoder", "decoder")
+ARCHITECTURES = ("encoder_decoder", "encoder", "decoder")
 INPUTS = Inputs(Padded.of([[1, 5, 7, 3], [1, 2]]), Padded.of([[4, 6, 8], [9, 3, 5]]))
-BASE = {"vocabulary": 11, "width": 12, "heads": 3, "layers": 2, "feedforward_width": 7, "longest": 13}
+BASE = {"vocabulary": 11, "width": 12, "heads": 3, "layers": 2, "feedforward_width": 7, "max_positions": 13}
 
 
 def built(**shape: object) -> Transformer:
@@ -46,7 +46,7 @@ def assert_same_model(loaded: Transformer, model: Transformer) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_architecture_comes_back_equal(tmp_path, architecture, tied):
-    model = saved(tmp_path, architecture=architecture, tied=tied)
+    model = saved(tmp_path, architecture=architecture, tie_embeddings=tied)
     assert_same_model(load_model(tmp_path), model)
 
 
@@ -63,7 +63,7 @@ def test_every_architecture_comes_back_equal(tmp_path, architecture, tied):
         {"similarity": "cosine"},
         {"norm": "rms", "norm_placement": "pre"},
         {"feedforward": "swiglu", "key_value_heads": 1},
-        {"feedforward": "geglu", "scaled": False},
+        {"feedforward": "geglu", "scale_embeddings": False},
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_a_loaded_model_is_ready_to_answer_and_to_be_trained(tmp_path):
 
 def test_a_tied_table_is_written_once(tmp_path):
     saved(tmp_path / "tied")
-    saved(tmp_path / "untied", tied=False)
+    saved(tmp_path / "untied", tie_embeddings=False)
     names = [set(load_file(tmp_path / kind / "model.safetensors")) for kind in ("tied", "untied")]
     assert names[1] - names[0] == {"output.weight"}
 

@@ -16,7 +16,7 @@ WHOLE = [
 
 
 def test_every_size_is_among_those_asked_for():
-    assert {"layers", "encoder_layers", "width", "heads", "vocabulary", "longest"} <= set(WHOLE)
+    assert {"layers", "encoder_layers", "width", "heads", "vocabulary", "max_positions"} <= set(WHOLE)
 
 
 @pytest.mark.parametrize("value", [10**9, 10**18, 10**400])

@@ -29,7 +29,14 @@ schemes = pytest.mark.parametrize("scheme", PositionScheme.__args__)
 def decoder(scheme: str, **more: object) -> Transformer:
     torch.manual_seed(7)
     config = TransformerConfig(
-        architecture="decoder", positions=scheme, vocabulary=260, width=20, heads=2, layers=2, longest=61, dropout=0.0
+        architecture="decoder",
+        positions=scheme,
+        vocabulary=260,
+        width=20,
+        heads=2,
+        layers=2,
+        max_positions=61,
+        dropout=0.0,
     )
     return Transformer(config.model_copy(update=more)).double().eval()
 
@@ -71,7 +78,7 @@ def test_the_loss_and_its_gradient_are_the_sums_of_those_alone(scheme):
 @schemes
 @torch.no_grad()
 def test_no_token_is_seen_by_another_document(scheme):
-    """Change one document's tokens: every other logit stays bit for bit what it was."""
+    """MaskedLMTransform one document's tokens: every other logit stays bit for bit what it was."""
     model = decoder(scheme)
     tokens = BATCH.inputs.tokens
     before = model(BATCH.inputs)
@@ -92,9 +99,9 @@ def test_learnt_positions_limit_the_document_and_not_the_row():
     rows = [[example for row in ROWS for example in row]]
     packed = Packed().batch(rows, OBJECTIVE)
     assert packed.inputs.tokens.ids.shape[1] > longest
-    decoder("learnt", longest=longest)(packed.inputs)
+    decoder("learnt", max_positions=longest)(packed.inputs)
     with pytest.raises(InputError, match=f"reaches position {longest} and this model has learnt {longest - 1}"):
-        decoder("learnt", longest=longest - 1)(packed.inputs)
+        decoder("learnt", max_positions=longest - 1)(packed.inputs)
 
 
 def test_a_packed_row_is_not_continued_or_encoded():
@@ -103,14 +110,14 @@ def test_a_packed_row_is_not_continued_or_encoded():
     with pytest.raises(InputError, match="packed rows hold several texts"):
         decoder("rotary", architecture="encoder")(BATCH.inputs)
     with pytest.raises(InputError, match="an encoder–decoder reads one source for each row"):
-        decoder("rotary", architecture="encoder-decoder")(BATCH.inputs)
+        decoder("rotary", architecture="encoder_decoder")(BATCH.inputs)
 
 
 # From a recipe
 
 
 def test_a_recipe_may_pack_for_a_decoder_alone():
-    with pytest.raises(ConfigError, match=r"\[data\] batches = 'packed' .* 'encoder-decoder' does not read; use model"):
+    with pytest.raises(ConfigError, match=r"\[data\] batches = 'packed' .* 'encoder_decoder' does not read; use model"):
         read_recipe("copy", ["data.batches=packed"])
     recipe = read_recipe("copy", ["data.batches=packed", "model.architecture=decoder"])
     assert recipe.data.batches == "packed"

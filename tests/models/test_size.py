@@ -6,6 +6,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from regard.blocks.config import head_width
 from regard.data.batching import Inputs, Padded
 from regard.models.config import TransformerConfig
 from regard.models.families import FAMILIES
@@ -14,10 +15,15 @@ from regard.models.transformer import Transformer
 from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
 
-SMALL = {"width": 60, "heads": 6, "layers": 3, "vocabulary": 211, "longest": 37, "dropout": 0.0}
+SMALL = {"width": 60, "heads": 6, "layers": 3, "vocabulary": 211, "max_positions": 37, "dropout": 0.0}
 CONFIGS = {
     "gpt": TransformerConfig(
-        architecture="decoder", norm_placement="pre", feedforward="gelu_tanh", positions="learnt", scaled=False, **SMALL
+        architecture="decoder",
+        norm_placement="pre",
+        feedforward="gelu_tanh",
+        positions="learnt",
+        scale_embeddings=False,
+        **SMALL,
     ),
     "llama": TransformerConfig(
         architecture="decoder",
@@ -27,7 +33,7 @@ CONFIGS = {
         feedforward_width=97,
         positions="rotary",
         bias=False,
-        tied=False,
+        tie_embeddings=False,
         key_value_heads=2,
         **SMALL,
     ),
@@ -46,7 +52,7 @@ CONFIGS = {
     "spans": TransformerConfig(architecture="encoder", head="spans", **SMALL),
     "2017": TransformerConfig(encoder_layers=2, **SMALL),
     "t5": TransformerConfig(
-        norm="rms", norm_placement="pre", positions="t5", head_size=7, bias=False, output_scaled=True, **SMALL
+        norm="rms", norm_placement="pre", positions="t5", head_width=7, bias=False, output_scaled=True, **SMALL
     ),
     "additive": TransformerConfig(architecture="decoder", similarity="additive", **SMALL),
 }
@@ -64,7 +70,7 @@ def member(name: str) -> TransformerConfig:
 def closed(config: TransformerConfig) -> dict[str, int]:
     """The same counts from the papers' formulas."""
     width, inner = config.width, config.feedforward_width or 4 * config.width
-    heads, shared = config.heads * config.head_width, (config.key_value_heads or config.heads) * config.head_width
+    heads, shared = config.heads * head_width(config), (config.key_value_heads or config.heads) * head_width(config)
     bias, norm = int(config.bias), 2 * width if config.norm == "layer" else width
     attention = 2 * width * heads + 2 * width * shared + bias * (heads + 2 * shared + width)
     gates = 2 if config.feedforward in ("swiglu", "geglu", "geglu_tanh") else 1
@@ -72,20 +78,20 @@ def closed(config: TransformerConfig) -> dict[str, int]:
     encoder = 0 if config.architecture == "decoder" else config.encoder_layers or config.layers
     decoder = 0 if config.architecture == "encoder" else config.layers
     stacks = (encoder > 0) + (decoder > 0)
-    crossing = decoder if encoder else 0
+    cross = decoder if encoder else 0
     masked, tokens = config.head == "masked", config.head in ("masked", "tokens")
-    own = 0 if config.tied or not tokens else config.vocabulary * width
+    own = 0 if config.tie_embeddings or not tokens else config.vocabulary * width
     output = own + config.output_bias * config.vocabulary + masked * (width + 1) * width
     output += {"labels": len(config.labels), "spans": 2}.get(config.head, 0) * (width + 1)
     output += (config.pooled or config.head == "labels") * (width + 1) * width
-    learnt = stacks * config.longest * width if config.positions == "learnt" else 0
+    learnt = stacks * config.max_positions * width if config.positions == "learnt" else 0
     ends = (config.norm_placement == "pre") * stacks + config.embedding_norm + masked
     return {
         "embedding": (config.vocabulary + config.segments) * width + learnt,
-        "attention": (encoder + decoder + crossing) * attention
-        + (stacks * config.buckets * config.heads if config.positions == "t5" else 0),
+        "attention": (encoder + decoder + cross) * attention
+        + (stacks * config.relative_buckets * config.heads if config.positions == "t5" else 0),
         "feedforward": (encoder + decoder) * feedforward,
-        "norms": (2 * (encoder + decoder) + crossing + ends) * norm,
+        "norms": (2 * (encoder + decoder) + cross + ends) * norm,
         "output": output,
     }
 
@@ -146,7 +152,7 @@ def test_berts_body_with_its_pooler_is_the_published_size():
 
 def inputs_of(config: TransformerConfig, rows: int, tokens: int) -> Inputs:
     ids = torch.randint(config.vocabulary, (rows, tokens)).tolist()
-    return Inputs(Padded.of(ids), Padded.of(ids) if config.architecture == "encoder-decoder" else None)
+    return Inputs(Padded.of(ids), Padded.of(ids) if config.architecture == "encoder_decoder" else None)
 
 
 WRITERS = [name for name, config in CONFIGS.items() if config.architecture != "encoder" and name != "additive"]
@@ -227,8 +233,8 @@ def attention_work(size: Size) -> float:
     pairs = {"encoder": n * n, "decoder": n * (n + 1) / 2}.get(config.architecture)
     if pairs is None:
         encoder, decoder = (config.encoder_layers or config.layers), config.layers
-        return 4 * config.heads * config.head_width * (encoder * n + decoder * (n + 1) / 2 + decoder * n)
-    return 4 * config.heads * config.head_width * config.layers * pairs / n
+        return 4 * config.heads * head_width(config) * (encoder * n + decoder * (n + 1) / 2 + decoder * n)
+    return 4 * config.heads * head_width(config) * config.layers * pairs / n
 
 
 @pytest.mark.parametrize("name", ["gpt", "llama", "bert", "spans", "2017", "t5"])

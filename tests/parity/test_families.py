@@ -6,7 +6,7 @@ import logging
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_peers import PEERS, crossing, our_inputs, saved, their_call
+from tiny_peers import PEERS, cross, our_inputs, saved, their_call
 
 transformers = pytest.importorskip("transformers")
 
@@ -29,8 +29,8 @@ def pair(request, tmp_path_factory):
 def outputs(peer, theirs, side):
     """Their logits (or vectors, where there is no head) and last hidden vectors."""
     found = their_call(peer, theirs, side)(output_hidden_states=True)
-    hidden = found.decoder_hidden_states[-1] if crossing(peer) else None
-    if not crossing(peer):
+    hidden = found.decoder_hidden_states[-1] if cross(peer) else None
+    if not cross(peer):
         hidden = found.last_hidden_state if peer.model == "BertModel" else found.hidden_states[-1]
     if peer.model == "BertModel":
         return hidden, hidden
@@ -103,8 +103,8 @@ def test_every_tensor_of_theirs_comes_back_but_for_rows_that_are_never_read(pair
     assert after.keys() <= before.keys()
     assert kept - after.keys() == set()
     for name, tensor in after.items():
-        skipped = 2 if peer.model.startswith("Roberta") and "position_embeddings" in name else 0
-        assert torch.equal(tensor[skipped:], before[name][skipped:]), name
+        skip_rows = 2 if peer.model.startswith("Roberta") and "position_embeddings" in name else 0
+        assert torch.equal(tensor[skip_rows:], before[name][skip_rows:]), name
 
 
 def test_the_family_that_fits_is_found_by_the_parts(pair):

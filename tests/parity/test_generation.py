@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from tiny_peers import ANSWERS, PEERS, TEXTS, crossing, our_inputs, saved
+from tiny_peers import ANSWERS, PEERS, TEXTS, cross, our_inputs, saved
 
 transformers = pytest.importorskip("transformers")
 
@@ -31,8 +31,8 @@ def pair(request, tmp_path_factory):
 
 
 def prompts(peer) -> Inputs:
-    texts = Padded.of(TEXTS, fill=PAD, side="right" if crossing(peer) else "left")
-    return Inputs(Padded.of([[START]] * len(TEXTS)), texts) if crossing(peer) else Inputs(texts)
+    texts = Padded.of(TEXTS, fill=PAD, side="right" if cross(peer) else "left")
+    return Inputs(Padded.of([[START]] * len(TEXTS)), texts) if cross(peer) else Inputs(texts)
 
 
 def their_texts(peer, theirs, end: int, beams: int, limit: int) -> list[tuple[int, ...]]:
@@ -48,9 +48,9 @@ def their_texts(peer, theirs, end: int, beams: int, limit: int) -> list[tuple[in
         use_cache=not peer.model.startswith("T5"),  # their cache is as deep as T5's encoder
         pad_token_id=PAD,
         eos_token_id=end,
-        decoder_start_token_id=START if crossing(peer) else None,
+        decoder_start_token_id=START if cross(peer) else None,
     )
-    texts = [row[1 if crossing(peer) else read.ids.shape[1] :] for row in found.tolist()]
+    texts = [row[1 if cross(peer) else read.ids.shape[1] :] for row in found.tolist()]
     return [tuple(text[: text.index(end) + 1] if end in text else text) for text in texts]
 
 
@@ -73,7 +73,7 @@ def test_steps_with_a_cache_give_what_one_pass_gives(pair):
     inputs = our_inputs(peer, "right")
     wanted = ours(inputs)
     row = 1  # shorter than its neighbours, so it is padded in the pass
-    text = (ANSWERS if crossing(peer) else TEXTS)[row]
+    text = (ANSWERS if cross(peer) else TEXTS)[row]
     source = None if inputs.source is None else Padded.of([TEXTS[row]])
     state = ours.start(Inputs(Padded.of([text[:1]]), source))
     for place, token in enumerate(text):

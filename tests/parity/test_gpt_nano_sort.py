@@ -21,7 +21,7 @@ from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy
-from regard.inspection.capture import Seen, watch_module
+from regard.inspection.capture import Recording, watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
@@ -44,11 +44,11 @@ def read(name: str) -> tuple[dict, dict[str, Tensor]]:
 
 
 NAMES = {  # their name of a layer's part: ours
-    "ln_1": "around_self.norm",
+    "ln_1": "self_residual.norm",
     "attn.c_proj": "self_attention.output",
-    "ln_2": "around_feedforward.norm",
-    "mlp.c_fc": "feedforward.into",
-    "mlp.c_proj": "feedforward.back",
+    "ln_2": "feedforward_residual.norm",
+    "mlp.c_fc": "feedforward.up",
+    "mlp.c_proj": "feedforward.down",
 }
 
 
@@ -81,12 +81,12 @@ def model() -> Transformer:
             heads=config["n_head"],
             width=config["n_embd"],
             vocabulary=config["vocab_size"],
-            longest=config["block_size"],
+            max_positions=config["block_size"],
             positions="learnt",
             norm_placement="pre",
             feedforward="gelu_tanh",
-            tied=False,
-            scaled=False,
+            tie_embeddings=False,
+            scale_embeddings=False,
         )
     )
     model.load_state_dict(renamed(theirs, config["n_layer"]))
@@ -99,7 +99,7 @@ def recorded() -> dict[str, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def run(model, recorded) -> tuple[dict[str, Tensor], Seen]:
+def run(model, recorded) -> tuple[dict[str, Tensor], Recording]:
     """Everything our model computes on the recorded inputs, by their names, and what was seen of its attention."""
     found: dict[str, Tensor] = {}
 
@@ -114,13 +114,13 @@ def run(model, recorded) -> tuple[dict[str, Tensor], Seen]:
         model.embedding.register_forward_hook(keep("tok_emb")),
         model.decoder_positions.absolute.register_forward_hook(keep("pos_emb")),
         model.dropout.register_forward_hook(keep("x")),
-        first.around_self.norm.register_forward_hook(keep("ln1")),
+        first.self_residual.norm.register_forward_hook(keep("ln1")),
         first.self_attention.attend.register_forward_hook(keep("v", lambda given, out: given[1].values)),
         first.self_attention.attend.register_forward_hook(keep("y", lambda given, out: out.transpose(1, 2).flatten(2))),
         first.self_attention.register_forward_hook(keep("yProj")),
-        first.around_feedforward.norm.register_forward_hook(keep("attnResid", lambda given, out: given[0])),
-        first.around_feedforward.norm.register_forward_hook(keep("ln2")),
-        first.feedforward.into.register_forward_hook(keep("fc")),
+        first.feedforward_residual.norm.register_forward_hook(keep("attnResid", lambda given, out: given[0])),
+        first.feedforward_residual.norm.register_forward_hook(keep("ln2")),
+        first.feedforward.up.register_forward_hook(keep("fc")),
         first.feedforward.dropout.register_forward_hook(keep("gelu", lambda given, out: given[0])),
         first.feedforward.register_forward_hook(keep("mlp")),
         model.decoder.norm.register_forward_hook(keep("ln_f")),
@@ -148,7 +148,7 @@ def test_every_recorded_number_is_computed(run, recorded, name):
 
 
 def test_what_was_seen_of_queries_and_keys_is_what_was_recorded(run, recorded):
-    (call,) = run[1].runs[-1].layers["decoder.0.self"]
+    (call,) = run[1].forwards[-1].layers["decoder.0.self"]
     torch.testing.assert_close(call.query, recorded["q"], **ROUNDING)
     torch.testing.assert_close(call.new_keys, recorded["k"], **ROUNDING)
     scores = ScaledDot().scores(call.query, call.new_keys)

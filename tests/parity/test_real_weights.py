@@ -58,7 +58,7 @@ def their_vectors(folder: Path) -> torch.Tensor:
 @minilm
 def test_sentence_vectors_of_minilm_are_those_of_transformers():
     model = regard.load(MINILM)
-    assert model.task == "vectors"
+    assert model.task.name == "sentence_embedding"
     found = torch.tensor(model.run(SENTENCES))
     torch.testing.assert_close(found, their_vectors(MINILM), atol=1e-5, rtol=0)
     alone = torch.tensor([model.run(sentence) for sentence in SENTENCES])

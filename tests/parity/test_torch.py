@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from regard.attention.mask import Causal, Mask, Padding
 from regard.attention.multihead import MultiHeadAttention
 from regard.blocks.config import BlockConfig
-from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer, Surroundings
+from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer, LayerContext
 from regard.blocks.encoder import Encoder, EncoderLayer
-from regard.blocks.feedforward import FeedForward
-from regard.blocks.residual import Residual
+from regard.layers.feedforward import FeedForward
+from regard.layers.residual import Residual
 
 BATCH, TOKENS, SOURCE, WIDTH, HEADS, INNER = 3, 5, 7, 22, 2, 13
 LENGTHS, SOURCE_LENGTHS = torch.tensor([5, 2, 3]), torch.tensor([1, 7, 4])
@@ -63,24 +63,24 @@ def copy_norm(ours: Residual | nn.Module, theirs: nn.LayerNorm) -> None:
 
 
 def copy_feedforward(ours: FeedForward, theirs: nn.Module) -> None:
-    copy(ours.into, theirs.linear1)
-    copy(ours.back, theirs.linear2)
+    copy(ours.up, theirs.linear1)
+    copy(ours.down, theirs.linear2)
 
 
 def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -> None:
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_feedforward(ours.feedforward, theirs)
-    copy_norm(ours.around_self, theirs.norm1)
-    copy_norm(ours.around_feedforward, theirs.norm2)
+    copy_norm(ours.self_residual, theirs.norm1)
+    copy_norm(ours.feedforward_residual, theirs.norm2)
 
 
 def copy_decoder_layer(ours: DecoderLayer, theirs: nn.TransformerDecoderLayer) -> None:
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_attention(ours.cross_attention, theirs.multihead_attn)
     copy_feedforward(ours.feedforward, theirs)
-    copy_norm(ours.around_self, theirs.norm1)
-    copy_norm(ours.around_cross, theirs.norm2)
-    copy_norm(ours.around_feedforward, theirs.norm3)
+    copy_norm(ours.self_residual, theirs.norm1)
+    copy_norm(ours.cross_residual, theirs.norm2)
+    copy_norm(ours.feedforward_residual, theirs.norm3)
 
 
 def config(activation: str, norm_first: bool) -> BlockConfig:
@@ -167,7 +167,7 @@ def test_an_encoder_layer_equals_theirs(activation, norm_first, causal, padded):
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_decoder_layer_equals_theirs(activation, norm_first, padded):
     theirs = nn.TransformerDecoderLayer(**options(activation, norm_first))
-    ours = DecoderLayer(config(activation, norm_first), crossing=True)
+    ours = DecoderLayer(config(activation, norm_first), cross=True)
     copy_decoder_layer(ours, theirs)
     mask, their_masks = masks(causal=True, padded=padded)
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
@@ -178,7 +178,7 @@ def test_a_decoder_layer_equals_theirs(activation, norm_first, padded):
         tgt_key_padding_mask=their_masks.get("key_padding_mask"),
         memory_key_padding_mask=padding(SOURCE_LENGTHS, SOURCE) if padded else None,
     )
-    around = Surroundings(mask, memory_mask=Padding(SOURCE_LENGTHS) if padded else None)
+    around = LayerContext(mask, memory_mask=Padding(SOURCE_LENGTHS) if padded else None)
     found, _ = ours(inputs, None, ours.cross_attention.keys_values(memory), around)
     assert_equal(found, expected, (inputs, memory), ~padding(LENGTHS, TOKENS) if padded else None)
 
@@ -205,7 +205,7 @@ def test_an_encoder_stack_equals_theirs(activation, norm_first):
 def test_a_decoder_stack_equals_theirs(activation, norm_first):
     layer = nn.TransformerDecoderLayer(**options(activation, norm_first))
     theirs = nn.TransformerDecoder(layer, 3, norm=nn.LayerNorm(WIDTH) if norm_first else None)
-    ours = Decoder(config(activation, norm_first), 3, crossing=True)
+    ours = Decoder(config(activation, norm_first), 3, cross=True)
     for one, other in zip(ours.layers, theirs.layers, strict=True):
         other.apply(redraw)
         copy_decoder_layer(one, other)
@@ -213,8 +213,8 @@ def test_a_decoder_stack_equals_theirs(activation, norm_first):
         copy_norm(ours.norm, theirs.norm)
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
     expected = theirs(inputs, memory, tgt_mask=future(TOKENS), memory_key_padding_mask=padding(SOURCE_LENGTHS, SOURCE))
-    around = Surroundings(Causal(), memory_mask=Padding(SOURCE_LENGTHS))
-    found, _ = ours(inputs, ours.remember(memory), around)
+    around = LayerContext(Causal(), memory_mask=Padding(SOURCE_LENGTHS))
+    found, _ = ours(inputs, ours.precompute_cross(memory), around)
     assert_equal(found, expected, (inputs, memory))
 
 
@@ -229,14 +229,14 @@ def redraw(module: nn.Module) -> None:
 @placements
 def test_a_decoder_fed_piece_by_piece_equals_theirs_fed_at_once(norm_first):
     theirs = nn.TransformerDecoderLayer(**options("relu", norm_first))
-    ours = Decoder(config("relu", norm_first), 1, crossing=True)
+    ours = Decoder(config("relu", norm_first), 1, cross=True)
     copy_decoder_layer(ours.layers[0], theirs)
     last = nn.LayerNorm(WIDTH) if norm_first else nn.Identity()
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
     expected = last(theirs(inputs, memory, tgt_mask=future(TOKENS)))
-    cache: DecoderCache = ours.remember(memory)
+    cache: DecoderCache = ours.precompute_cross(memory)
     pieces = []
     for piece in inputs.split([2, 1, 2], dim=1):
-        found, cache = ours(piece, cache, Surroundings(Causal()))
+        found, cache = ours(piece, cache, LayerContext(Causal()))
         pieces.append(found)
     assert_equal(torch.cat(pieces, dim=1), expected, (inputs, memory))

@@ -86,12 +86,12 @@ ANSWERS = [[1, 5, 3], [4, 9, 16, 25, 36], [49, 8]]
 def our_inputs(peer: Peer, side: str) -> Inputs:
     fill = peer.values.get("pad_token_id", 1)
     texts = Padded.of(TEXTS, fill=fill, side=side)
-    if not crossing(peer):
+    if not cross(peer):
         return Inputs(texts)
     return Inputs(Padded.of(ANSWERS, fill=fill, side="right"), texts)
 
 
-def crossing(peer: Peer) -> bool:
+def cross(peer: Peer) -> bool:
     return peer.model.startswith(("T5", "Marian"))
 
 
@@ -100,7 +100,7 @@ def their_call(peer: Peer, model: nn.Module, side: str) -> Callable[..., Any]:
     inputs = our_inputs(peer, side)
     texts = inputs.source if inputs.source is not None else inputs.tokens
     given: dict[str, Tensor] = {"input_ids": texts.ids, "attention_mask": texts.real.long()}
-    if crossing(peer):
+    if cross(peer):
         given |= {"decoder_input_ids": inputs.tokens.ids, "decoder_attention_mask": inputs.tokens.real.long()}
     else:
         places = (texts.real.cumsum(1) - 1).clamp(min=0)

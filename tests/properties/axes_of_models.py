@@ -60,7 +60,7 @@ def config(choice: Choice) -> TransformerConfig:
     """Small distinct sizes: 2 heads of width 6, vocabulary 13."""
     named = dict(zip(AXES, choice, strict=True))
     return TransformerConfig(
-        vocabulary=13, width=12, heads=2, layers=2, feedforward_width=10, dropout=0.1, longest=23, **named
+        vocabulary=13, width=12, heads=2, layers=2, feedforward_width=10, dropout=0.1, max_positions=23, **named
     )
 
 

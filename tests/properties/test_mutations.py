@@ -33,7 +33,7 @@ class SeesAll(Causal):
         return (at.key <= at.query) | True
 
 
-@pytest.mark.parametrize("architecture", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("architecture", ["decoder", "encoder_decoder"])
 def test_without_the_causal_mask_causality_fails(monkeypatch, architecture):
     def break_it(patch):
         patch.setattr(transformer, "Causal", lambda: ~(~SeesAll()))  # wrapped: not taken for the causal flag
@@ -48,7 +48,7 @@ def test_without_the_scale_meaning_fails(monkeypatch):
     expect_broken(laws.meaning, build(architecture="encoder"), monkeypatch, break_it)
 
 
-@pytest.mark.parametrize("architecture", ["encoder", "encoder-decoder"])
+@pytest.mark.parametrize("architecture", ["encoder", "encoder_decoder"])
 def test_without_the_padding_mask_padding_fails(monkeypatch, architecture):
     def break_it(patch):
         patch.setattr(transformer, "_mask", lambda padded: None)
@@ -86,7 +86,7 @@ def test_without_the_offset_of_the_queries_caching_fails(monkeypatch):
     expect_broken(laws.caching, build(architecture="decoder", positions="none"), monkeypatch, break_it)
 
 
-@pytest.mark.parametrize("architecture", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("architecture", ["decoder", "encoder_decoder"])
 def test_with_a_shifted_position_caching_fails(monkeypatch, architecture):
     count = Positions.count
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.interop.huggingface import read_model, write_model
-from regard.interop.names import place_of, their_tensors
+from regard.interop.names import hf_tensors, slot_of
 from regard.models.families import FAMILIES
 from regard.models.size import size_of
 from regard.models.transformer import Transformer
@@ -34,7 +34,7 @@ def test_a_named_size_has_as_many_parameters_as_theirs(family, size):
 def test_what_is_written_of_a_config_is_read_as_the_same(family, size):
     config = family.config(size)
     again = family.read(family.write(config), pooled=config.pooled)
-    free = {"draw", "dropout", "attention_dropout"}
+    free = {"init", "dropout", "attention_dropout"}
     assert again.settled().model_dump(exclude=free) == config.settled().model_dump(exclude=free)
 
 
@@ -43,7 +43,7 @@ def test_every_parameter_has_a_place_of_its_own_in_their_file(family, size):
     config = family.config(size).model_copy(update={"layers": 2, "encoder_layers": None})
     with torch.device("meta"):
         ours = Transformer(config).state_dict()
-    places = [place_of(name, family.names(config)) for name in ours]
+    places = [slot_of(name, family.names(config)) for name in ours]
     assert None not in places
     assert len({(place.name, place.part) for place in places}) == len(ours)
 
@@ -53,11 +53,11 @@ HEADS = [pytest.param(one, head, id=f"{one.name}-{head}") for one in FAMILIES.va
 
 @pytest.mark.parametrize(("family", "head"), HEADS)
 def test_weights_come_back_bit_for_bit(family, head, tmp_path):
-    small = {"layers": 3, "width": 24, "heads": 6, "feedforward_width": 41, "vocabulary": 53, "longest": 67}
+    small = {"layers": 3, "width": 24, "heads": 6, "feedforward_width": 41, "vocabulary": 53, "max_positions": 67}
     size = next(iter(family.sizes))
     own = {"head": head, "output_bias": head == "masked" or family.name == "marian"}
     own |= {"labels": ("a", "b", "c")} if head == "labels" else {}
-    config = family.config(size).model_copy(update=small | own | {"head_size": None})
+    config = family.config(size).model_copy(update=small | own | {"head_width": None})
     torch.manual_seed(3)
     model = Transformer(config)
     with torch.no_grad():
@@ -65,10 +65,10 @@ def test_weights_come_back_bit_for_bit(family, head, tmp_path):
             parameter.normal_()
     write_model(tmp_path, model, family)
     again = read_model(tmp_path)
-    free = {"draw", "attention_dropout"} | ({"pooled"} if head == "labels" else set())  # there is a pooler then
-    free |= {"longest"} if config.positions == "t5" else set()  # which has no limit
+    free = {"init", "attention_dropout"} | ({"pooled"} if head == "labels" else set())  # there is a pooler then
+    free |= {"max_positions"} if config.positions == "t5" else set()  # which has no limit
     assert again.config.settled().model_dump(exclude=free) == config.settled().model_dump(exclude=free)
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
-    theirs = their_tensors(family.names(config), model.state_dict())
+    theirs = hf_tensors(family.names(config), model.state_dict())
     assert sum(one.numel() for one in theirs.values()) >= sum(one.numel() for one in model.state_dict().values())

@@ -16,7 +16,7 @@ from regard.data.questions import Question, SpanFinding
 from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
 from regard.models.transformer import Transformer
-from regard.tasks.questions import LONGEST_ANSWER, best_span, without_blanks
+from regard.tasks.question_answering import LONGEST_ANSWER, best_span, without_blanks
 from regard.tasks.recipe import Recipe
 from regard.text.tokenizer import Tokenizer
 
@@ -30,7 +30,7 @@ ASKED = [
 
 
 def recipe(folder: Path, task: str, **changes: dict[str, object]) -> Recipe:
-    head = {"classification": "labels", "questions": "spans"}[task]
+    head = {"classification": "labels", "question_answering": "spans"}[task]
     values = {
         "task": {"name": task},
         "data": {"train": f"{task}.json", "valid": f"{task}.json", "folder": str(folder), "window": 37},
@@ -39,7 +39,7 @@ def recipe(folder: Path, task: str, **changes: dict[str, object]) -> Recipe:
         "training": {"steps": 60, "batch_tokens": 128, "warmup": 5, "learning_rate": 2e-2, "schedule": "constant"},
     }
     values["training"] |= {"label_smoothing": 0.0, "evaluate_every": 60, "save_every": 60}
-    if task == "questions":
+    if task == "question_answering":
         values["model"]["segments"] = 2
     return Recipe.model_validate({table: given | changes.get(table, {}) for table, given in values.items()})
 
@@ -64,7 +64,7 @@ def classifier(folder) -> regard.Model:
 
 @pytest.fixture(scope="module")
 def finder(folder) -> regard.Model:
-    return regard.train(recipe(folder, "questions"), folder / "finder")
+    return regard.train(recipe(folder, "question_answering"), folder / "finder")
 
 
 @torch.no_grad()
@@ -178,7 +178,7 @@ def test_what_is_no_text_and_no_example_is_refused_in_one_sentence(classifier, f
     ):
         classifier.evaluate(["x"])
     with pytest.raises(
-        InputError, match="'questions' is measured on examples of question, context, answers, not on Pa"
+        InputError, match="'question_answering' is measured on examples of question, context, answers, not on Pa"
     ):
         finder.evaluate(REVIEWS)
     with pytest.raises(InputError, match="not on int"):
@@ -194,13 +194,29 @@ def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(fold
 @pytest.mark.parametrize(
     ("task", "changes", "said"),
     [
-        ("questions", {"training": {"label_smoothing": 0.1}}, "label_smoothing = 0.1 has no meaning for places"),
-        ("questions", {"data": {"window": 4}}, "a window of 4 tokens has no room for a passage"),
-        ("questions", {"model": {"segments": 1}}, "segments = 1 cannot tell a question .* use model.segments=2, or 0"),
+        (
+            "question_answering",
+            {"training": {"label_smoothing": 0.1}},
+            "label_smoothing = 0.1 has no meaning for places",
+        ),
+        ("question_answering", {"data": {"window": 4}}, "a window of 4 tokens has no room for a passage"),
+        (
+            "question_answering",
+            {"model": {"segments": 1}},
+            "segments = 1 cannot tell a question .* use model.segments=2, or 0",
+        ),
         ("classification", {"data": {"window": 2}}, "a window of 2 tokens has no room for a text between its 2 marks"),
-        ("questions", {"model": {"head": "tokens"}}, "head 'tokens' cannot do task 'questions'; use 'spans'"),
+        (
+            "question_answering",
+            {"model": {"head": "tokens"}},
+            "head 'tokens' cannot do task 'question_answering'; use 'spans'",
+        ),
         ("classification", {"model": {"head": "spans"}}, "head 'spans' cannot do task 'classification'; use 'labels'"),
-        ("classification", {"model": {"positions": "learnt", "longest": 7}}, "reaches further than the 7 positions"),
+        (
+            "classification",
+            {"model": {"positions": "learnt", "max_positions": 7}},
+            "reaches further than the 7 positions",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(folder, tmp_path, task, changes, said):
@@ -216,6 +232,6 @@ def test_film_reviews_are_told_apart_better_than_by_the_most_frequent_label(tmp_
     with gzip.open(SST / "stsa.binary.test.gz", "rt", encoding="utf-8") as lines:
         labels = [line[0] for line in lines]
     frequent = max(labels.count(label) for label in set(labels)) / len(labels)
-    examples = model.job.read([SST / "stsa.binary.test.gz"], model.recipe)
+    examples = model.task.read([SST / "stsa.binary.test.gz"], model.recipe)
     assert len(examples) == len(labels) == 1821
     assert model.evaluate(examples)["accuracy"] > frequent + 0.15

@@ -10,18 +10,17 @@ import torch
 
 import regard
 from regard.data.batching import IGNORED, Inputs, Padded
-from regard.data.sentinels import SENTINELS
-from regard.data.splits import Document
+from regard.data.sentinels import SENTINELS, spans_of
+from regard.data.splits import TextDocument
 from regard.data.stream import Position
 from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
-from regard.tasks.gaps import spans_of
 from regard.tasks.recipe import Recipe
 
 TEXT = "the rose by the river bank .\n\nlow lower lowest and slower .\n\na bank of monitors is a bank .\n\n" * 4
 MODELS = {
     "masked": {"architecture": "encoder", "head": "masked"},
-    "denoising": {"architecture": "encoder-decoder"},
+    "denoising": {"architecture": "encoder_decoder"},
 }
 
 
@@ -86,10 +85,10 @@ def test_the_answer_for_people_is_the_text_filled_and_a_line_for_each_place(mask
 
 
 def test_an_untrained_models_loss_is_about_that_of_guessing(masked):
-    found = masked.evaluate([Document("the rose by the river bank")])
+    found = masked.evaluate([TextDocument("the rose by the river bank")])
     assert found["loss"] == pytest.approx(math.log(masked.tokenizer.size), rel=0.5)
     assert 0 <= found["accuracy"] <= 1
-    assert masked.evaluate([Document("the rose by the river bank")]) == found
+    assert masked.evaluate([TextDocument("the rose by the river bank")]) == found
 
 
 def test_bad_questions_to_a_masked_model_are_one_sentence(masked):
@@ -119,13 +118,13 @@ def test_gaps_are_filled_with_what_was_written_after_their_sentinels(denoising):
 
 def test_only_the_end_of_a_target_teaches_to_stop_however_short_the_documents(folder):
     plan = recipe(folder, "denoising", "characters")
-    task = regard.tasks.table.TASKS["denoising"]
+    task = regard.tasks.registry.TASKS["denoising"]
     data = task.open(plan)
     assert max(len(document.text) for document in data.train) < 31
     token = task.tokenizer(plan, data)
     module = regard.Transformer(regard.TransformerConfig(vocabulary=token.size, width=12, heads=2, layers=1))
-    lesson = task.lesson(plan, data, module, token)
-    batches = [*lesson.validation, *(batch for batch, _ in islice(lesson.batches.start(Position()), 7))]
+    training_data = task.training_data(plan, data, module, token)
+    batches = [*training_data.validation, *(batch for batch, _ in islice(training_data.batches.start(Position()), 7))]
     for batch in batches:
         for read, wanted in zip(batch.inputs.source.rows(), batch.targets.tolist(), strict=True):
             assert read.index(token.eos_id) == len(read) - 1
@@ -139,7 +138,7 @@ def test_a_denoising_model_reads_its_sentinels_as_such(denoising):
     wanted = [*token.encode("a"), token.special_ids["<extra_id_3>"], *token.encode("b"), token.eos_id]
     assert inputs.source.ids.tolist() == [wanted]
     assert inputs.tokens.ids.tolist() == [[token.bos_id]]
-    assert set(denoising.evaluate([Document("the rose by the river bank")])) == {"loss"}
+    assert set(denoising.evaluate([TextDocument("the rose by the river bank")])) == {"loss"}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_bad_questions_to_a_denoising_model_are_one_sentence(denoising, text, sa
 
 @pytest.mark.parametrize("size", [99, 260, 359])
 def test_a_vocabulary_too_small_for_the_sentinels_is_refused_with_the_least_that_holds_them(folder, size):
-    task, plan = regard.tasks.table.TASKS["denoising"], recipe(folder, "denoising", "bpe", tokenizer={"size": size})
+    task, plan = regard.tasks.registry.TASKS["denoising"], recipe(folder, "denoising", "bpe", tokenizer={"size": size})
     data = task.open(plan)
     with pytest.raises(ConfigError) as caught:
         task.tokenizer(plan, data)
@@ -170,9 +169,9 @@ def test_a_vocabulary_too_small_for_the_sentinels_is_refused_with_the_least_that
     assert task.tokenizer(enough, data).size == 360
 
 
-@pytest.mark.parametrize("kind", ["bpe-words", "wordpiece", "characters"])
+@pytest.mark.parametrize("kind", ["bpe_words", "wordpiece", "characters"])
 def test_the_least_size_that_is_told_is_enough_whatever_the_tokenizer(folder, kind):
-    task = regard.tasks.table.TASKS["denoising"]
+    task = regard.tasks.registry.TASKS["denoising"]
     data = task.open(recipe(folder, "denoising", kind))
     with pytest.raises(ConfigError, match="a vocabulary of 53 cannot hold") as caught:
         task.tokenizer(recipe(folder, "denoising", kind, tokenizer={"size": 53}), data)
@@ -187,7 +186,7 @@ def test_the_least_size_that_is_told_is_enough_whatever_the_tokenizer(folder, ki
     [
         ("masked", {"architecture": "decoder", "head": "tokens"}, "'decoder' cannot do task 'masked'; use 'encoder'"),
         ("masked", {"head": "none"}, "head 'none' cannot do task 'masked'; use 'masked' or 'tokens'"),
-        ("denoising", {"architecture": "decoder"}, "'decoder' cannot do task 'denoising'; use 'encoder-decoder'"),
+        ("denoising", {"architecture": "decoder"}, "'decoder' cannot do task 'denoising'; use 'encoder_decoder'"),
     ],
 )
 def test_a_shape_that_cannot_fill_is_refused(folder, tmp_path, task, model, said):
@@ -201,12 +200,12 @@ def test_a_prefix_stands_before_every_source_in_training_and_when_asked(folder, 
     values = {"task": {"prefix": "to German: "}, "data": data, "tokenizer": {"kind": "characters"}}
     values |= {"model": {"width": 12, "heads": 2, "layers": 1}, "training": {"steps": 1, "batch_tokens": 64}}
     found = Recipe.model_validate(values)
-    task = regard.tasks.table.TASKS["translation"]
+    task = regard.tasks.registry.TASKS["translation"]
     tokenizer = regard.text.characters.CharacterTokenizer.train(["to German: onetwoeinszwei"], 99)
     config = regard.TransformerConfig(vocabulary=tokenizer.size, width=12, heads=2, layers=1)
     module = regard.Transformer(config)
-    lesson = task.lesson(found, task.open(found), module, tokenizer)
-    read = sorted(tokenizer.decode(row) for row in lesson.validation[0].inputs.source.rows())
+    training_data = task.training_data(found, task.open(found), module, tokenizer)
+    read = sorted(tokenizer.decode(row) for row in training_data.validation[0].inputs.source.rows())
     assert read == ["to German: one", "to German: two"]
     model = regard.Model(module, tokenizer, found, found.decoding)
     assert tokenizer.decode(model.writer.prompt(model, ["one"]).source.rows()[0]) == "to German: one"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import FileError
-from regard.text.foreign import open_any, open_foreign
+from regard.text.pretrained import open_any, open_pretrained
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "a", "##b", "e", "é", "E", "É", "##e", "##é", "##\u0301"),
@@ -29,7 +29,7 @@ def test_accents_and_chinese_are_read_as_transformers_reads_them(tmp_path, lower
     path = folder(tmp_path, lower | accents | chinese)
     theirs = transformers.BertTokenizer.from_pretrained(path)
     expected = [theirs.encode(text, add_special_tokens=False) for text in TEXTS]
-    for ours in (open_any(path), open_any(path / "vocab.txt"), open_foreign(path)):
+    for ours in (open_any(path), open_any(path / "vocab.txt"), open_pretrained(path)):
         assert [ours.encode(text) for text in TEXTS] == expected
 
 

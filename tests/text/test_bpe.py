@@ -18,7 +18,7 @@ from regard.text import bpe
 from regard.text.bpe import RULES, Bpe, Merge, joined, train
 from regard.text.bytelevel import SYMBOLS, byte_words, bytes_of
 from regard.text.tokenizer import SPECIALS, Tokenizer
-from regard.text.words import marked_words, shown
+from regard.text.word_bpe import marked_words, shown
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "bpe_reference"
 EXAMPLE = Counter(marked_words("low lower newest wider"))

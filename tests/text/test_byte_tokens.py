@@ -1,29 +1,29 @@
 """Tokens that are single bytes, as LLaMA has them: they are text, however they were trained."""
 
 import pytest
-from foreign_kinds import ASKED, byte_fallback
 from hypothesis import given
 from hypothesis import strategies as st
+from pretrained_kinds import ASKED, byte_fallback
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Engine
 
-from regard.text.foreign import ForeignTokenizer
+from regard.text.pretrained import PretrainedTokenizer
 
 PLAIN, _ = byte_fallback()
 PLAIN.encode_special_tokens = True  # no text can spell a special token
 
 
-def trained_as_special() -> ForeignTokenizer:
+def trained_as_special() -> PretrainedTokenizer:
     engine = Engine.from_str(PLAIN.to_str())
     engine.add_special_tokens([AddedToken(f"<0x{byte:02X}>", special=True, normalized=False) for byte in range(256)])
-    return ForeignTokenizer.from_json(engine.to_str())
+    return PretrainedTokenizer.from_json(engine.to_str())
 
 
 SPECIAL = trained_as_special()
 WIDER = SPECIAL.of_size(SPECIAL.size + 5)
 
 
-def streamed(tokenizer: ForeignTokenizer, ids: list[int]) -> str:
+def streamed(tokenizer: PretrainedTokenizer, ids: list[int]) -> str:
     stream = tokenizer.stream()
     return "".join([*(stream.push(token) for token in ids), stream.end()])
 
@@ -39,7 +39,7 @@ def test_bytes_that_were_trained_as_special_tokens_are_text(text: str) -> None:
 
 def test_such_bytes_are_no_special_tokens_and_a_copy_knows_it() -> None:
     assert SPECIAL.special_ids.keys() == {"<unk>", "<s>", "</s>"}
-    again = ForeignTokenizer.from_json(SPECIAL.to_json())
+    again = PretrainedTokenizer.from_json(SPECIAL.to_json())
     assert again.decode(SPECIAL.encode("a\nb")) == "a\nb"
     assert SPECIAL.encode_marked("a\n</s><0x0A>", ["</s>"]) == [
         *SPECIAL.encode("a\n"),

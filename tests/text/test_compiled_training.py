@@ -11,15 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
-from regard.text import training
+from regard.text import pretokenize_numba, training
 from regard.text.bpe import train
 from regard.text.bytelevel import BLANKS, byte_words, expand, pieces
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import WordBpeTokenizer
+from regard.text.word_bpe import WordBpeTokenizer
 
 pytest.importorskip("numba")
-from regard.text.cutting import count_pieces
-from regard.text.merging import merge_words
+from regard.text.bpe_numba import merge_words
+from regard.text.pretokenize_numba import count_pieces
 
 ODD = "'sdlvermt ab09.,!_-é日αー٣²\u200b\u0301\U0001f600\x00\x1c\x1f\n\t\r" + BLANKS
 SNIPPETS = st.lists(st.text(st.sampled_from(ODD), max_size=11) | st.text(max_size=11), max_size=5)
@@ -82,18 +82,17 @@ def test_a_tokenizer_is_the_same_file_however_it_was_trained(kind: type[Tokenize
     assert kind.train(iter(TEXTS), size).to_json() == shown
     assert used[-1] == "merging"
     monkeypatch.setattr(training, "_compiled", chosen)
-    monkeypatch.setitem(sys.modules, "regard.text.merging", None)  # as where Numba cannot be imported
-    monkeypatch.setitem(sys.modules, "regard.text.cutting", None)
+    monkeypatch.setitem(sys.modules, "regard.text.bpe_numba", None)  # as where Numba cannot be imported
+    monkeypatch.setitem(sys.modules, "regard.text.pretokenize_numba", None)
     assert kind.train(iter(TEXTS), size).to_json() == shown
 
 
 def test_counting_goes_over_to_compiled_code_after_much_text(monkeypatch) -> None:
     whole = Tokenizer.train(iter(TEXTS), 389)
     seen: list[int] = []
-    from regard.text import cutting
 
-    counted = cutting.count_pieces
-    monkeypatch.setattr(cutting, "count_pieces", lambda texts: seen.append(len(texts)) or counted(texts))
+    counted = pretokenize_numba.count_pieces
+    monkeypatch.setattr(pretokenize_numba, "count_pieces", lambda texts: seen.append(len(texts)) or counted(texts))
     monkeypatch.setattr(training, "MUCH_TEXT", 4001)
     monkeypatch.setattr("regard.text.training.count_blocks", training_blocks)
     assert Tokenizer.train(iter(TEXTS), 389) == whole
@@ -123,13 +122,13 @@ def test_kept_code_that_was_half_written_is_done_without_and_made_again(ending: 
         ).stdout
 
     def whole() -> set[int]:
-        return {path.stat().st_size for path in tmp_path.rglob(f"cutting.*.{ending}")}
+        return {path.stat().st_size for path in tmp_path.rglob(f"pretokenize_numba.*.{ending}")}
 
     first, sizes = learnt(), whole()
     assert min(sizes) > 97
-    for path in tmp_path.rglob(f"cutting.*.{ending}"):
+    for path in tmp_path.rglob(f"pretokenize_numba.*.{ending}"):
         path.write_bytes(path.read_bytes()[:97])
     assert learnt() == first  # in plain Python
-    assert not [*tmp_path.rglob("cutting.*.nbi")]
+    assert not [*tmp_path.rglob("pretokenize_numba.*.nbi")]
     assert learnt() == first
     assert min(whole()) > 97

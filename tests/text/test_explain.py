@@ -23,7 +23,7 @@ from regard.text.explain import (
     text_lines,
 )
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import WordBpeTokenizer, marked_words
+from regard.text.word_bpe import WordBpeTokenizer, marked_words
 
 EXAMPLE = "low lower newest wider"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from regard.errors import InputError
 from regard.text.incremental import TextStream
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import WordBpeTokenizer
+from regard.text.word_bpe import WordBpeTokenizer
 
 TEXTS = ["naïve café 日本語 😀😀 the the", "low lower"] * 3
 BYTES = Tokenizer.train(TEXTS, 283)

@@ -12,7 +12,7 @@ CODE = """
 import json, sys
 from pathlib import Path
 from regard.text.counting import read_texts
-from regard.text.opening import KINDS
+from regard.text.registry import KINDS
 trained = KINDS[sys.argv[2]].train(read_texts([Path(sys.argv[1])]), 16_000)
 status = Path("/proc/self/status").read_text().split()  # of getrusage the peak is at least that of the parent
 print(json.dumps({"size": trained.size, "megabytes": int(status[status.index("VmHWM:") + 1]) / 1024}))
@@ -49,7 +49,7 @@ def divmods(number: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
-@pytest.mark.parametrize("kind", ["bpe", "bpe-words", "wordpiece"])
+@pytest.mark.parametrize("kind", ["bpe", "bpe_words", "wordpiece"])
 def test_a_gigabyte_of_ever_new_words_takes_less_than_two(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "corpus.txt"
     write_corpus(path, 1000)

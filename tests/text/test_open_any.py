@@ -8,20 +8,20 @@ import pytest
 
 pytest.importorskip("transformers")
 
-import foreign_kinds
+import pretrained_kinds
 from tokenizers import Tokenizer as Engine
 
 from regard.errors import FileError, InputError
-from regard.text.explain_foreign import build_foreign
-from regard.text.foreign import ForeignTokenizer, open_any
-from regard.text.opening import KINDS
+from regard.text.explain_pretrained import build_foreign
+from regard.text.pretrained import PretrainedTokenizer, open_any
+from regard.text.registry import KINDS
 
 TEXTS = ["The roses by the bank are red", "low lowest", "straße, 42 or 3.14", "", "She doesn't know;  what's that?"]
 
 
-@pytest.fixture(scope="module", params=list(foreign_kinds.KINDS))
+@pytest.fixture(scope="module", params=list(pretrained_kinds.KINDS))
 def folder(request, tmp_path_factory):
-    return request.param, foreign_kinds.write(request.param, tmp_path_factory.mktemp("kind"))
+    return request.param, pretrained_kinds.write(request.param, tmp_path_factory.mktemp("kind"))
 
 
 def engine_of(folder: Path) -> Engine:
@@ -41,7 +41,7 @@ def test_any_file_encodes_and_decodes_as_its_engine_does(folder):
         for text in TEXTS:
             ids = engine.encode(text, add_special_tokens=False).ids
             assert found.encode(text) == ids
-            if isinstance(found, ForeignTokenizer):
+            if isinstance(found, PretrainedTokenizer):
                 assert found.decode(ids) == engine.decode(ids)
 
 
@@ -53,7 +53,7 @@ def test_what_is_ours_is_still_opened_as_ours(kind, tmp_path):
 
 def test_merges_build_the_pieces_their_engine_gives(folder):
     name, path = folder
-    tokenizer, engine = ForeignTokenizer.load(path / "tokenizer.json"), engine_of(path)
+    tokenizer, engine = PretrainedTokenizer.load(path / "tokenizer.json"), engine_of(path)
     if name in ("wordpiece", "unigram"):
         with pytest.raises(InputError, match="has no merges: it takes the"):
             build_foreign(tokenizer, TEXTS[0])
@@ -73,7 +73,7 @@ def test_merges_build_the_pieces_their_engine_gives(folder):
 
 
 def test_a_text_that_is_not_cut_by_merges_alone_is_refused(tmp_path):
-    tokenizer = ForeignTokenizer.load(foreign_kinds.write("byte-fallback", tmp_path) / "tokenizer.json")
+    tokenizer = PretrainedTokenizer.load(pretrained_kinds.write("byte-fallback", tmp_path) / "tokenizer.json")
     with pytest.raises(InputError, match="by its merges alone; use encode --pieces"):
         build_foreign(tokenizer, "日本語")
 

@@ -19,8 +19,8 @@ from regard.text.bpe import train
 from regard.text.bytelevel import SYMBOLS
 from regard.text.counting import LONGEST_WORD
 from regard.text.tokenizer import SPECIALS, Tokenizer
+from regard.text.word_bpe import WordBpeTokenizer
 from regard.text.wordpiece import WordPieceTokenizer
-from regard.text.words import WordBpeTokenizer
 
 TEXTS = [
     f"the rose number {number} by the river bank {number * 7919 % 1013}, naïve {chr(0x3040 + number % 53)}"
@@ -46,7 +46,7 @@ def test_the_number_of_threads_and_the_order_of_hashing_change_nothing() -> None
     code = (
         "import json, sys\n"
         "from regard.text.tokenizer import Tokenizer\n"
-        "from regard.text.words import WordBpeTokenizer\n"
+        "from regard.text.word_bpe import WordBpeTokenizer\n"
         "texts = json.load(sys.stdin)\n"
         "print(Tokenizer.train(texts, 421).to_json(), WordBpeTokenizer.train(texts, 139).to_json())"
     )

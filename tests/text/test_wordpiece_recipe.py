@@ -5,7 +5,7 @@ import pytest
 from regard import api
 from regard.data.batching import Padded
 from regard.tasks.recipe import Recipe
-from regard.text.opening import KINDS
+from regard.text.registry import KINDS
 
 
 def recipe(kind: str) -> Recipe:
@@ -41,6 +41,6 @@ def test_every_kind_of_tokenizer_can_be_asked_for():
 
 def test_a_cased_tokenizer_keeps_capitals():
     texts = ["Der Hund", "der Hund"] * 3
-    cased, uncased = (KINDS[kind].train(texts, 40) for kind in ("wordpiece-cased", "wordpiece"))
+    cased, uncased = (KINDS[kind].train(texts, 40) for kind in ("wordpiece_cased", "wordpiece"))
     assert cased.decode(cased.encode("Der Hund")) == "Der Hund"
     assert uncased.decode(uncased.encode("Der Hund")) == "der hund"

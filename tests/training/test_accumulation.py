@@ -10,8 +10,8 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.training.loop import Run
 from regard.training.plan import TrainingPlan
-from regard.training.step import backward
 from regard.training.trainable import TokenPrediction
+from regard.training.updater import backward
 
 
 def double(smoothing: float = 0.1) -> TokenPrediction:

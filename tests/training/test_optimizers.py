@@ -44,7 +44,9 @@ def test_matrices_decay_and_biases_norms_and_tables_do_not():
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("positions", ["learnt", "t5", "rotary"])
 def test_of_a_transformer_every_parameter_is_in_one_group_and_linear_matrices_alone_decay(tied, positions):
-    model = Transformer(TransformerConfig(vocabulary=11, width=6, heads=3, layers=1, tied=tied, positions=positions))
+    model = Transformer(
+        TransformerConfig(vocabulary=11, width=6, heads=3, layers=1, tie_embeddings=tied, positions=positions)
+    )
     decays = decay_of(model)
     assert set(decays) == {name for name, _ in model.named_parameters()}
     linear = {f"{name}.weight" for name, part in model.named_modules() if isinstance(part, nn.Linear)}

@@ -20,7 +20,7 @@ def cut(path: Path) -> None:
 
 
 def flip(name: str, place: float) -> Callable[[Path], object]:
-    """Change one bit at this fraction of the file: of the header, or of the numbers."""
+    """MaskedLMTransform one bit at this fraction of the file: of the header, or of the numbers."""
 
     def damage(state: Path) -> None:
         content = bytearray((state / name).read_bytes())

@@ -24,7 +24,7 @@ from regard.training.reports import Report
 from regard.training.trainable import Loss
 
 
-def place_of(path: Path) -> float:
+def slot_of(path: Path) -> float:
     return float(load_file(path)["place"])
 
 
@@ -37,8 +37,8 @@ def test_a_run_ends_after_so_many_validations_without_a_new_best(tmp_path, patie
     progress = run.fit()
     assert progress.step == end == lines(tmp_path)[-1]["step"]
     assert states(tmp_path)[-1] == f"step-{end}"
-    assert place_of(tmp_path / "model.safetensors") == pytest.approx(0.3, abs=1e-5)
-    assert place_of(tmp_path / f"state/step-{end}/model.safetensors") == pytest.approx(end / 10, abs=1e-5)
+    assert slot_of(tmp_path / "model.safetensors") == pytest.approx(0.3, abs=1e-5)
+    assert slot_of(tmp_path / f"state/step-{end}/model.safetensors") == pytest.approx(end / 10, abs=1e-5)
     early = [said for said in run.listener.said if said.startswith(f"stopped early after step {end}")]
     assert len(early) == (end < 7)
 
@@ -265,7 +265,7 @@ def test_following_the_advice_of_a_diverged_run_works(tmp_path):
     with pytest.raises(InputError, match=r"go on after step 4 with --resume --set training\.learning_rate=0\.05"):
         run.fit()
     assert climb(tmp_path, learning_rate=0.05).fit().step == 7
-    assert place_of(tmp_path / "state/step-7/model.safetensors") == pytest.approx(0.4 + 3 * 0.05, abs=1e-5)
+    assert slot_of(tmp_path / "state/step-7/model.safetensors") == pytest.approx(0.4 + 3 * 0.05, abs=1e-5)
 
 
 @pytest.mark.parametrize("stops", [[], [4, 5]])

@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 
 from regard.text.explain import WORDS, build_words, derive
-from regard.text.words import marked_words
+from regard.text.word_bpe import marked_words
 from regard.views.derivation import DerivationPage, derivation_html, save_derivation
 
 FOUND = derive(marked_words("low lower newest wider"))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from regard.inspection.meaning import InSentence, Meaning
+from regard.inspection.contextual import InSentence, Meaning
+from regard.views.figure import plain_style, save_figure
 from regard.views.meaning import MOST_PAIRS, MOST_WORDS, _percent, draw_meaning, findings, meaning_text
-from regard.views.page import plain_style, save_figure
 
 LAYERS = ("embedding", "encoder.0", "encoder.1")
 WORDS = (("by", "the", "river", "bank", "<eos>"), ("my", "bank", "$account$", "字", "<eos>"), ("bank", "\n", "\x1b"))

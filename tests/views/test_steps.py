@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from regard.errors import InputError
-from regard.views.page import plain_style, save_figure
+from regard.views.figure import plain_style, save_figure
 from regard.views.steps import MOST_KEYS, FourSteps, draw_steps, steps_text
 
 NAMES = ("de:", " 3", " mars", " 日本", "<eos>", "$x$", "\n")

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.expression import Grid, Shape
+from regard.attention.mask_algebra import Grid, Shape
 from regard.errors import ConfigError
 
 Terms = Callable[[Tensor, Tensor], Tensor]

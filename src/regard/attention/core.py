@@ -6,7 +6,7 @@
     4. sum      weights · V     the values, mixed
 
 `weights` is steps 1–3 and `reference` all four: they are the meaning, and every kernel is compared with them.
-`attend` computes the same by the fastest kernel that can; `explain` says which and why. The paper's Q, K, V are
+`attend` computes the same by the fastest kernel that can; `which_kernel` says which and why. The paper's Q, K, V are
 `query`, `key`, `value`; n is `queries`, m is `keys`. Projections and heads are in `multihead.py`.
 """
 
@@ -18,16 +18,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.bias import Bias
-from regard.attention.dropout import drop
-from regard.attention.explicit import Explicit
-from regard.attention.expression import Grid, Mask
+from regard.attention.bmm import Bmm
 from regard.attention.flex import Flex
 from regard.attention.gathered import Gathered
 from regard.attention.kernels import Call, Cudnn, Kernel, KernelChoice, Sdpa, choose_kernel
-from regard.attention.lowering import bias_values, sees_nothing
+from regard.attention.lowering import bias_values, fully_masked
+from regard.attention.mask_algebra import Grid, Mask
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
+from regard.layers.dropout import drop
 
 
 def weights(
@@ -58,7 +58,7 @@ def weights(
         scores = scores.masked_fill(~mask.dense(shape, query.device, rows), -torch.inf)
     if mask is None and bias is None:
         return scores.softmax(dim=-1)
-    nothing = sees_nothing(scores)  # a softmax over nothing is 0/0: such rows are zero instead
+    nothing = fully_masked(scores)  # a softmax over nothing is 0/0: such rows are zero instead
     return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
 
 
@@ -78,7 +78,7 @@ class Reference(Kernel):
 
     name = "reference"
 
-    def refuses(self, call: Call) -> str | None:
+    def unsupported(self, call: Call) -> str | None:
         """Nothing."""
         return None
 
@@ -92,7 +92,7 @@ class Reference(Kernel):
         return share_heads(drop(attention, call.dropout), call.value, torch.matmul)
 
 
-KERNELS: tuple[Kernel, ...] = (Cudnn(), Flex(), Gathered(), Explicit(), Sdpa(), Reference())
+KERNELS: tuple[Kernel, ...] = (Cudnn(), Flex(), Gathered(), Bmm(), Sdpa(), Reference())
 
 
 def attend(
@@ -116,7 +116,7 @@ def attend(
     return choose_kernel(call, KERNELS, kernel)[0].run(call)
 
 
-def explain(
+def which_kernel(
     query: Query,
     key: Key,
     value: Value,

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from regard.attention.bias import Bias
-from regard.attention.expression import Grid, Mask, Shape
 from regard.attention.kernels import Call, Kernel
 from regard.attention.lowering import is_causal_flag, kept, live_tiles, sees_everything
+from regard.attention.mask_algebra import Grid, Mask, Shape
 from regard.axes import Attended
 
 SIZE = 128
@@ -31,7 +31,7 @@ class Flex(Kernel):
 
     name = "flex"
 
-    def refuses(self, call: Call) -> str | None:
+    def unsupported(self, call: Call) -> str | None:
         """What FlexAttention cannot do or is not given here."""
         if call.not_inner:
             return call.not_inner
@@ -48,7 +48,7 @@ class Flex(Kernel):
             return "on a CPU it does not train"
         return None
 
-    def declines(self, call: Call) -> str | None:
+    def unsuitable(self, call: Call) -> str | None:
         """The CPU, short texts, and masks that need no table."""
         if call.device.type == "cpu":
             return "on a CPU gathered tiles do this, and train"

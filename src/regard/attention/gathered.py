@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.expression import Grid
 from regard.attention.kernels import Call, Kernel
 from regard.attention.lowering import LiveTiles, bias_values, is_causal_flag, live_tiles, sees_everything
+from regard.attention.mask_algebra import Grid
 from regard.axes import Attended
 
 SIZE = 128
@@ -24,7 +24,7 @@ class Gathered(Kernel):
 
     name = "gathered"
 
-    def refuses(self, call: Call) -> str | None:
+    def unsupported(self, call: Call) -> str | None:
         """Another device, what has no tiles to leave out, heads that differ in them."""
         if call.not_inner:
             return call.not_inner
@@ -40,7 +40,7 @@ class Gathered(Kernel):
             return "its heads have masks of their own"
         return None
 
-    def declines(self, call: Call) -> str | None:
+    def unsuitable(self, call: Call) -> str | None:
         """A short text, a mask that leaves little out."""
         if sees_everything(call.mask, call.shape[2]) or (call.bias is None and is_causal_flag(call.mask, call.shape)):
             return "SDPA needs no table for this mask"

@@ -1,10 +1,10 @@
 """Ways to compute the same attention, and the choice between them.
 
-A kernel looks at a call and says why it cannot run it (`refuses`), why another is better for it (`declines`), or
+A kernel looks at a call and says why it cannot run it (`unsupported`), why another is better for it (`unsuitable`), or
 neither. `choose_kernel` takes the first of the list that does neither, or the one forced by name, which may be
-declined but not refused; `attend` and `explain` both go through it, so what `explain` says is what runs.
+declined but not refused; `attend` and `which_kernel` both go through it, so what `which_kernel` says is what runs.
 
-The reference kernel is the ten lines in `core.py`. Here are PyTorch's fused ones; `explicit.py` holds the one for
+The reference kernel is the ten lines in `core.py`. Here are PyTorch's fused ones; `bmm.py` holds the one for
 short texts in bfloat16 and for learnt biases, `gathered.py` and `flex.py` those that work on live tiles.
 """
 
@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.bias import Bias
-from regard.attention.expression import Mask, Shape
-from regard.attention.lowering import dense_scores, dense_table, is_causal_flag, sees_everything, sees_nothing
+from regard.attention.lowering import dense_scores, dense_table, fully_masked, is_causal_flag, sees_everything
+from regard.attention.mask_algebra import Mask, Shape
 from regard.attention.similarity import Similarity
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError, choose
@@ -78,10 +78,10 @@ class Kernel(ABC):
     name: str
 
     @abstractmethod
-    def refuses(self, call: Call) -> str | None:
+    def unsupported(self, call: Call) -> str | None:
         """Why this kernel cannot run the call, or None where it can."""
 
-    def declines(self, call: Call) -> str | None:
+    def unsuitable(self, call: Call) -> str | None:
         """Why another kernel is better for the call, or None where this one is right."""
         return None
 
@@ -100,7 +100,7 @@ def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> 
         named = {kernel.name: kernel for kernel in kernels}
         if forced not in named:
             raise InputError(f"kernel {forced!r} is unknown", choose(forced, named))
-        reason = named[forced].refuses(call)
+        reason = named[forced].unsupported(call)
         if reason:
             raise InputError(
                 f"kernel {forced!r} cannot run this call: {reason}",
@@ -109,7 +109,7 @@ def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> 
         return named[forced], {}
     refused: dict[str, str] = {}
     for kernel in kernels:
-        reason = kernel.refuses(call) or kernel.declines(call)
+        reason = kernel.unsupported(call) or kernel.unsuitable(call)
         if reason is None:
             return kernel, refused
         refused[kernel.name] = reason
@@ -123,7 +123,7 @@ class Sdpa(Kernel):
     backends: tuple[SDPBackend, ...] = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
     """On a GPU; cuDNN is left out: it makes a plan for every new shape, longer than the call, and texts are ragged."""
 
-    def refuses(self, call: Call) -> str | None:
+    def unsupported(self, call: Call) -> str | None:
         """What is not an inner product it cannot score."""
         return call.not_inner
 
@@ -167,7 +167,7 @@ class Sdpa(Kernel):
                 query, key, value, attn_mask=dense, dropout_p=call.dropout, is_causal=causal, scale=scale
             )
         if dense is not None and call.device.type != "cpu":  # there, rows that see nothing get the mean of all values
-            out = out.masked_fill(sees_nothing(dense), 0.0)
+            out = out.masked_fill(fully_masked(dense), 0.0)
         return out.reshape(batch, heads, queries, -1)
 
 
@@ -177,7 +177,7 @@ class Cudnn(Sdpa):
     name = "cudnn"
     backends = (SDPBackend.CUDNN_ATTENTION,)
 
-    def refuses(self, call: Call) -> str | None:
+    def unsupported(self, call: Call) -> str | None:
         """Everything but half precision on a GPU with no mask or the causal flag."""
         if call.not_inner:
             return call.not_inner
@@ -197,7 +197,7 @@ class Cudnn(Sdpa):
             return f"heads of width {call.query.shape[-1]} do not fit it"
         return None
 
-    def declines(self, call: Call) -> str | None:
+    def unsuitable(self, call: Call) -> str | None:
         """A handful of queries: the plan costs more than the product."""
         return "few queries do not fill it" if call.shape[2] < 64 else None
 

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention.bias import Bias
-from regard.attention.expression import Grid, Mask, Shape, Tiles
 from regard.attention.mask import Causal
+from regard.attention.mask_algebra import Grid, Mask, Shape, Tiles
 
 Lowered = TypeVar("Lowered")
 _KEPT: WeakKeyDictionary[Mask, dict[object, object]] = WeakKeyDictionary()
@@ -36,20 +36,20 @@ def sees_everything(mask: Mask | None, queries: int) -> bool:
     return mask is None or (isinstance(mask, Causal) and queries == 1)
 
 
-def sees_nothing(added: Tensor) -> Bool[Tensor, "*shape 1"]:
+def fully_masked(added: Tensor) -> Bool[Tensor, "*shape 1"]:
     """The rows of a dense mask, of booleans or of numbers to add, in which nothing is allowed."""
     forbidden = ~added if added.dtype == torch.bool else added.isneginf()
     return forbidden.all(dim=-1, keepdim=True)
 
 
-def blind_rows(mask: Mask, shape: Shape, device: torch.device) -> Bool[Tensor, "#batch #heads queries 1"] | None:
+def fully_masked_rows(mask: Mask, shape: Shape, device: torch.device) -> Bool[Tensor, "#batch #heads queries 1"] | None:
     """The rows in which a mask allows nothing, looked for once; None where there are none."""
 
     def make() -> Tensor | None:
-        nothing = sees_nothing(dense_table(mask, shape, device))
+        nothing = fully_masked(dense_table(mask, shape, device))
         return nothing if torch.compiler.is_compiling() or nothing.any() else None
 
-    return kept(mask, ("blind", shape, device), make)
+    return kept(mask, ("fully_masked", shape, device), make)
 
 
 def is_causal_flag(mask: Mask | None, shape: Shape) -> bool:

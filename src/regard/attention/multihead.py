@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from regard.attention.bias import Bias
 from regard.attention.cache import KeyValues
 from regard.attention.core import attend
+from regard.attention.decode_step import attend_one, suits_one_query
 from regard.attention.mask import Mask
 from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, similarity_module
-from regard.attention.single import attend_one, suits_one_query
 from regard.axes import Attended, Hidden, Query
-from regard.embedding.linear import Linear, linears
 from regard.errors import ConfigError
+from regard.layers.linear import Linear, linears
 
 
 class Attend(nn.Module):

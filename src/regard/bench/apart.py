@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from regard.bench.timing import Timed, Work
-from regard.training.memory import keep_freed_memory
+from regard.training.malloc import keep_freed_memory
 
 PRECISIONS = ("float32", "bfloat16")
 

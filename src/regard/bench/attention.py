@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention.core import attend, explain
+from regard.attention.core import attend, which_kernel
 from regard.attention.mask import Causal, Mask, Window
 from regard.bench.timing import Work, take_turns
 from regard.data.batching import Inputs, Padded
@@ -69,7 +69,7 @@ def _peak(tokens: int, watched: bool) -> tuple[int, int]:
         if watched:
             with watch_module(model) as seen:
                 model(inputs)
-            calls = [call for layer in seen.runs[0].layers.values() for call in layer]
+            calls = [call for layer in seen.forwards[0].layers.values() for call in layer]
             kept = sum(one.nbytes for call in calls for one in (call.query, call.new_keys))
         else:
             model(inputs)
@@ -93,7 +93,7 @@ def window_on_cpu() -> Iterator[Row]:
             },
             rounds=3,
         )
-        kernel = explain(query, key, value, mask=mask).name
+        kernel = which_kernel(query, key, value, mask=mask).name
         yield from compared(f"{name}, 8192 tokens, float32, forward+backward", timed, kernel)
 
 
@@ -110,7 +110,7 @@ def short_on_cpu() -> Iterator[Row]:
                 },
                 rounds=15,
             )
-            kernel = explain(query, key, value, mask=mask).name
+            kernel = which_kernel(query, key, value, mask=mask).name
             yield from compared(f"{name}, {tokens} tokens, bfloat16, forward+backward", timed, kernel)
 
 
@@ -133,7 +133,7 @@ def causal_on_gpu() -> Iterator[Row]:
                     inner=50,
                 )
                 work = (2 if direction == "forward" else 7) * shape[0] * shape[1] * tokens**2 * width
-                kernel = explain(query, key, value, mask=Causal()).name
+                kernel = which_kernel(query, key, value, mask=Causal()).name
                 for row in compared(f"causal, {tokens} tokens, heads of {width}, bfloat16, {direction}", timed, kernel):
                     yield row | {"teraflops": round(work / row["milliseconds"] / 1e9, 1)}
 
@@ -157,7 +157,7 @@ def window_on_gpu() -> Iterator[Row]:
             warm_up=5,
             inner=5,
         )
-        kernel = explain(query, key, value, mask=mask).name
+        kernel = which_kernel(query, key, value, mask=mask).name
         for row in compared(f"causal window 512, 65536 tokens, 16 heads of 64, bfloat16, {direction}", timed, kernel):
             yield row | ({"extra_bytes_of_first_call": grown} if row["contestant"] == "regard" else {})
 

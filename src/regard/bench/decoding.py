@@ -32,14 +32,14 @@ LONGEST = 1024
 class Size:
     """A model: of an encoder–decoder both stacks have as many layers."""
 
-    architecture: Architecture = "encoder-decoder"
+    architecture: Architecture = "encoder_decoder"
     layers: int = 6
     width: int = 512
     heads: int = 8
     vocabulary: int = 8000
 
     def __str__(self) -> str:
-        stacks = f"{self.layers} + {self.layers}" if self.architecture == "encoder-decoder" else f"{self.layers}"
+        stacks = f"{self.layers} + {self.layers}" if self.architecture == "encoder_decoder" else f"{self.layers}"
         return f"{self.architecture}, {stacks} layers × {self.width}, {self.vocabulary} words"
 
 
@@ -91,7 +91,7 @@ def regard(case: Case, precision: str) -> Task:
     sources = case.sources()
     read = Padded(sources, torch.full((case.batch,), case.source_tokens), ragged=False)
     begin = Padded(torch.full((case.batch, 1), START), torch.ones(case.batch, dtype=torch.long), ragged=False)
-    inputs = Inputs(begin, read) if case.size.architecture == "encoder-decoder" else Inputs(read)
+    inputs = Inputs(begin, read) if case.size.architecture == "encoder_decoder" else Inputs(read)
     strategy = Greedy() if case.beams == 1 else Beam(case.beams)
     stop = Stop(end=-1, tokens=case.new_tokens)
 
@@ -107,14 +107,16 @@ def _our_model(size: Size, precision: str) -> Transformer:
     shape: dict[str, Any] = {"width": size.width, "heads": size.heads, "layers": size.layers}
     shape["architecture"] = size.architecture
     if size.architecture == "decoder":
-        shape |= {"norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt", "longest": LONGEST}
-    model = Transformer(TransformerConfig(vocabulary=size.vocabulary, scaled=size.architecture != "decoder", **shape))
+        shape |= {"norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt", "max_positions": LONGEST}
+    model = Transformer(
+        TransformerConfig(vocabulary=size.vocabulary, scale_embeddings=size.architecture != "decoder", **shape)
+    )
     return model.to(getattr(torch, precision)).eval()
 
 
 def transformers(attention: str, case: Case, precision: str) -> Task:
     """The `generate` of transformers, with its cache."""
-    build = _marian if case.size.architecture == "encoder-decoder" else _gpt2
+    build = _marian if case.size.architecture == "encoder_decoder" else _gpt2
     model = build(attention, case.size, precision)
     sources = case.sources()
     options = {"max_new_tokens": case.new_tokens, "do_sample": False, "num_beams": case.beams, "use_cache": True}

@@ -21,8 +21,8 @@ from regard.models.families import FAMILIES
 from regard.models.transformer import Transformer
 from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
-from regard.training.step import Stepper
 from regard.training.trainable import TokenPrediction
+from regard.training.updater import Updater
 
 PEERS = {"transformers": "transformers"}
 
@@ -78,14 +78,14 @@ def regard(case: Case, precision: str) -> Task:
     torch.manual_seed(0)
     model = Transformer(case.config)
     read, predicted = (Padded(ids, torch.full((case.batch,), case.tokens), ragged=False) for ids in case.ids())
-    crossing = case.config.architecture == "encoder-decoder"
-    inputs = Inputs(predicted, read) if crossing else Inputs(read)
+    cross = case.config.architecture == "encoder_decoder"
+    inputs = Inputs(predicted, read) if cross else Inputs(read)
     if case.what == "forward pass":
         ready = model.to(getattr(torch, precision)).eval()
         return Task(_without_gradients(lambda: ready(inputs)), predicted.ids.numel(), _size(model))
     plan = TrainingPlan.model_validate({"precision": precision, "label_smoothing": 0.0})
     stream = always(Batch(inputs, predicted.ids))
-    stepper = Stepper(TokenPrediction(model.train()), adamw(model, plan), plan, stream)
+    stepper = Updater(TokenPrediction(model.train()), adamw(model, plan), plan, stream)
     return Task(lambda: stepper.take(1, 1e-4).read(), predicted.ids.numel(), _size(model))
 
 
@@ -100,7 +100,7 @@ def transformers(case: Case, precision: str) -> Task:
     model = build(settings.for_model(**values))
     read, predicted = case.ids()
     given = {"input_ids": read}
-    if case.config.architecture == "encoder-decoder":
+    if case.config.architecture == "encoder_decoder":
         given["decoder_input_ids"] = predicted
     if case.what == "forward pass":
         ready = model.to(getattr(torch, precision)).eval()

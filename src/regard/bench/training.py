@@ -23,8 +23,8 @@ from regard.models.config import Architecture, TransformerConfig
 from regard.models.transformer import Transformer
 from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
-from regard.training.step import Stepper
 from regard.training.trainable import TokenPrediction
+from regard.training.updater import Updater
 
 PEERS = {"x-transformers": "x_transformers"}
 
@@ -45,7 +45,7 @@ class Case:
     @property
     def name(self) -> str:
         """What is trained, in words."""
-        stacks = f"{self.layers} + {self.layers}" if self.architecture == "encoder-decoder" else f"{self.layers}"
+        stacks = f"{self.layers} + {self.layers}" if self.architecture == "encoder_decoder" else f"{self.layers}"
         return (
             f"training, {self.architecture}, {stacks} layers × {self.width}, {self.vocabulary} words, "
             f"{self.batch} × {self.tokens} tokens"
@@ -58,7 +58,7 @@ class Case:
         return source, inputs, targets
 
 
-TRANSLATOR = Case("encoder-decoder", layers=3, tokens=64, dropout=0.1)
+TRANSLATOR = Case("encoder_decoder", layers=3, tokens=64, dropout=0.1)
 LANGUAGE_MODEL = Case("decoder", layers=6, tokens=256, dropout=0.0)
 
 
@@ -82,7 +82,7 @@ def regard(case: Case, precision: str) -> Task:
     """A step of `regard train`."""
     torch.manual_seed(0)
     shape = {"width": case.width, "heads": case.heads, "layers": case.layers, "dropout": case.dropout}
-    decoder = {"norm_placement": "pre", "feedforward": "gelu", "positions": "learnt", "longest": case.tokens}
+    decoder = {"norm_placement": "pre", "feedforward": "gelu", "positions": "learnt", "max_positions": case.tokens}
     config = TransformerConfig(
         vocabulary=case.vocabulary,
         architecture=case.architecture,
@@ -91,9 +91,9 @@ def regard(case: Case, precision: str) -> Task:
     )
     model = Transformer(config).train()
     source, inputs, targets = (Padded(ids, torch.full((case.batch,), case.tokens), ragged=False) for ids in case.ids())
-    batch = Batch(Inputs(inputs, source if case.architecture == "encoder-decoder" else None), targets.ids)
+    batch = Batch(Inputs(inputs, source if case.architecture == "encoder_decoder" else None), targets.ids)
     plan = TrainingPlan.model_validate({"precision": precision})
-    stepper = Stepper(TokenPrediction(model), adamw(model, plan), plan, always(batch))
+    stepper = Updater(TokenPrediction(model), adamw(model, plan), plan, always(batch))
     return Task(lambda: stepper.take(1, 1e-4).read(), targets.ids.numel(), _size(model))
 
 

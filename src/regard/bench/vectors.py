@@ -24,9 +24,9 @@ from regard.bench.timing import installed
 from regard.bench.wikipedia import plain_words
 from regard.data.reading import read_lines
 from regard.embedding.vectors import Vectors
-from regard.embedding.word2vec import Kind, Word2VecPlan
-from regard.embedding.word2vec_corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec_fit import fit
+from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
+from regard.embedding.word2vec.fit import fit
+from regard.embedding.word2vec.model import Kind, Word2VecPlan
 from regard.errors import InputError
 from regard.text.counting import read_texts
 

@@ -20,7 +20,7 @@ class BlockConfig(Config):
     key_value_heads: int | None = Field(
         None, ge=1, le=MOST, description="fewer shared key/value heads; as many as heads if absent"
     )
-    head_size: int | None = Field(
+    head_width: int | None = Field(
         None, ge=1, le=MOST, description="width of one head, where heads do not split the width"
     )
     similarity: str = Field("scaled_dot", description="how queries and keys are compared")
@@ -41,11 +41,11 @@ class BlockConfig(Config):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "BlockConfig":
-        check_heads(self.width, self.heads, self.key_value_heads or self.heads, self.head_size)
+        check_heads(self.width, self.heads, self.key_value_heads or self.heads, self.head_width)
         check_similarity(self.similarity)
         return self
 
-    @property
-    def head_width(self) -> int:
-        """One head's part of the width, or what the config says instead."""
-        return self.head_size or self.width // self.heads
+
+def head_width(config: BlockConfig) -> int:
+    """One head's part of the width, or what the config says instead."""
+    return config.head_width or config.width // config.heads

@@ -16,8 +16,7 @@ from regard.attention.mask import Mask
 from regard.attention.rotary import Rotate
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
-from regard.blocks.encoder import attention, feedforward
-from regard.blocks.residual import Residual, final_norm
+from regard.blocks.encoder import attention, feedforward, final_norm, residual
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class DecoderCache:
 
 
 @dataclass(frozen=True, eq=False)
-class Surroundings:
+class LayerContext:
     """What every layer of one pass is told: who may see whom, and where tokens stand."""
 
     mask: Mask | None = None
@@ -58,51 +57,51 @@ class Surroundings:
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention if `crossing`, feed-forward, each inside its residual."""
+    """Self-attention, cross-attention if `cross`, feed-forward, each inside its residual."""
 
-    def __init__(self, config: BlockConfig, *, crossing: bool) -> None:
+    def __init__(self, config: BlockConfig, *, cross: bool) -> None:
         super().__init__()
         self.self_attention = attention(config)
-        self.around_self = Residual(config)
-        self.cross_attention = attention(config) if crossing else None
-        self.around_cross = Residual(config) if crossing else None
+        self.self_residual = residual(config)
+        self.cross_attention = attention(config) if cross else None
+        self.cross_residual = residual(config) if cross else None
         self.feedforward = feedforward(config)
-        self.around_feedforward = Residual(config)
+        self.feedforward_residual = residual(config)
 
     def forward(
-        self, stream: Hidden, past: KeyValues | None, memory: KeyValues | None, around: Surroundings
+        self, stream: Hidden, past: KeyValues | None, memory: KeyValues | None, context: LayerContext
     ) -> tuple[Hidden, KeyValues]:
         """One layer further, and this layer's keys and values with the new tokens' added."""
-        inputs = self.around_self.enter(stream)
-        own = self.self_attention.keys_values(inputs, around.rotate)
+        inputs = self.self_residual.enter(stream)
+        own = self.self_attention.keys_values(inputs, context.rotate)
         own = own if past is None else past.append(own)
-        made = self.self_attention(inputs, own, mask=around.mask, bias=around.bias, rotate=around.rotate)
-        stream = self.around_self.add(stream, made)
-        if self.cross_attention is not None and self.around_cross is not None:
-            inputs = self.around_cross.enter(stream)
-            stream = self.around_cross.add(stream, self.cross_attention(inputs, memory, mask=around.memory_mask))
-        return self.around_feedforward.add(stream, self.feedforward(self.around_feedforward.enter(stream))), own
+        made = self.self_attention(inputs, own, mask=context.mask, bias=context.bias, rotate=context.rotate)
+        stream = self.self_residual.add(stream, made)
+        if self.cross_attention is not None and self.cross_residual is not None:
+            inputs = self.cross_residual.enter(stream)
+            stream = self.cross_residual.add(stream, self.cross_attention(inputs, memory, mask=context.memory_mask))
+        return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream))), own
 
 
 class Decoder(nn.Module):
     """A stack of decoder layers."""
 
-    def __init__(self, config: BlockConfig, layers: int, *, crossing: bool) -> None:
+    def __init__(self, config: BlockConfig, layers: int, *, cross: bool) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(config, crossing=crossing) for _ in range(layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, cross=cross) for _ in range(layers))
         self.norm = final_norm(config)
 
-    def remember(self, memory: Hidden) -> DecoderCache:
+    def precompute_cross(self, memory: Hidden) -> DecoderCache:
         """A cache with no tokens yet and every layer's keys and values of the memory, computed once."""
-        crossings = [layer.cross_attention for layer in self.layers if isinstance(layer, DecoderLayer)]
-        return DecoderCache(memory=tuple(cross.keys_values(memory) for cross in crossings if cross is not None))
+        attentions = [layer.cross_attention for layer in self.layers if isinstance(layer, DecoderLayer)]
+        return DecoderCache(memory=tuple(cross.keys_values(memory) for cross in attentions if cross is not None))
 
-    def forward(self, stream: Hidden, cache: DecoderCache, around: Surroundings) -> tuple[Hidden, DecoderCache]:
+    def forward(self, stream: Hidden, cache: DecoderCache, context: LayerContext) -> tuple[Hidden, DecoderCache]:
         """Through every layer; the cache comes back with these tokens added."""
         own = []
         for layer, past, memory in zip(
             self.layers, cache.own or repeat(None), cache.memory or repeat(None), strict=False
         ):
-            stream, extended = layer(stream, past, memory, around)
+            stream, extended = layer(stream, past, memory, context)
             own.append(extended)
         return self.norm(stream), replace(cache, own=tuple(own))

@@ -8,8 +8,9 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.attention.rotary import Rotate
 from regard.axes import Hidden
 from regard.blocks.config import BlockConfig
-from regard.blocks.feedforward import FeedForward
-from regard.blocks.residual import Residual, final_norm
+from regard.layers.feedforward import FeedForward
+from regard.layers.norm import norm
+from regard.layers.residual import Residual
 
 
 def attention(config: BlockConfig) -> MultiHeadAttention:
@@ -18,7 +19,7 @@ def attention(config: BlockConfig) -> MultiHeadAttention:
         config.width,
         config.heads,
         key_value_heads=config.key_value_heads,
-        head_width=config.head_size,
+        head_width=config.head_width,
         similarity=config.similarity,
         bias=config.bias,
         dropout=config.attention_dropout,
@@ -31,15 +32,25 @@ def feedforward(config: BlockConfig) -> FeedForward:
     return FeedForward(config.feedforward, config.width, inner, config.dropout, bias=config.bias)
 
 
+def residual(config: BlockConfig) -> Residual:
+    """The residual connection around a sublayer as the config describes it."""
+    return Residual(norm(config.norm, config.width, config.epsilon), config.norm_placement, config.dropout)
+
+
+def final_norm(config: BlockConfig) -> nn.Module:
+    """What ends a stack: a norm where the layers normalise before their sublayers, nothing where they do after."""
+    return norm(config.norm, config.width, config.epsilon) if config.norm_placement == "pre" else nn.Identity()
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each inside its residual."""
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.self_attention = attention(config)
-        self.around_self = Residual(config)
+        self.self_residual = residual(config)
         self.feedforward = feedforward(config)
-        self.around_feedforward = Residual(config)
+        self.feedforward_residual = residual(config)
 
     def forward(
         self,
@@ -50,9 +61,9 @@ class EncoderLayer(nn.Module):
         rotate: Rotate | None = None,
     ) -> Hidden:
         """One layer further."""
-        inputs = self.around_self.enter(stream)
-        stream = self.around_self.add(stream, self.self_attention(inputs, mask=mask, bias=bias, rotate=rotate))
-        return self.around_feedforward.add(stream, self.feedforward(self.around_feedforward.enter(stream)))
+        inputs = self.self_residual.enter(stream)
+        stream = self.self_residual.add(stream, self.self_attention(inputs, mask=mask, bias=bias, rotate=rotate))
+        return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream)))
 
 
 class Encoder(nn.Module):

@@ -66,7 +66,7 @@ def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
     """The figures of a subject, as they come; a peer that is not installed is named."""
     from regard.bench import attention, decoding, families, training
     from regard.bench.timing import installed
-    from regard.training.memory import keep_freed_memory
+    from regard.training.malloc import keep_freed_memory
 
     if subject == Subject.ATTENTION:
         keep_freed_memory()  # contestants of the other subjects have processes of their own

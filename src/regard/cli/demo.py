@@ -29,7 +29,7 @@ def demo(
     from regard.tasks.task import held_out
     from regard.tasks.translation import open_corpus
     from regard.training.interrupt import listening
-    from regard.training.memory import keep_freed_memory
+    from regard.training.malloc import keep_freed_memory
     from regard.views.look import draw_seen
 
     keep_freed_memory()

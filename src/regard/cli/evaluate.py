@@ -35,16 +35,16 @@ def evaluate(
     from regard.tasks.task import held_out
 
     loaded = api.load(model)
-    job, recipe = loaded.job, loaded.recipe
+    task, recipe = loaded.task, loaded.recipe
     if data:
-        found = job.read(data, read_by_name(recipe, data))[:examples]
+        found = task.read(data, read_by_name(recipe, data))[:examples]
         name = " and ".join(map(str, data))
     elif recipe.data is None:
         raise InputError(f"{model} has no data of its own", "give a file of examples")
     else:
         table = recipe.data
         split: "Split" = "valid" if table.test is None and table.split is not None else "test"
-        found = held_out(job.open(recipe, [split]), split, examples or (1000 if table.corpus else None))
+        found = held_out(task.open(recipe, [split]), split, examples or (1000 if table.corpus else None))
         files = (table.test if split == "test" else table.train) or ()
         name = f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"
     try:
@@ -52,10 +52,10 @@ def evaluate(
     except InputError as error:
         raise InputError(f"{name}: {error.problem}", error.remedy) from error
     if as_json:
-        record = {"task": loaded.task, "data": name, "examples": len(found), "metrics": metrics}
+        record = {"task": task.name, "data": name, "examples": len(found), "metrics": metrics}
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    typer.echo(f"{loaded.task} on {name}, {len(found)} examples")
+    typer.echo(f"{task.name} on {name}, {len(found)} examples")
     for metric, value in metrics.items():
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
     if "bleu" in metrics:

@@ -85,9 +85,9 @@ def _tell(record: dict[str, Any], to: Path) -> None:
 def _show_meaning(model: Path, sentences: list[str], word: str, to: Path, as_json: bool) -> None:
     """A word in several sentences: tables in the terminal, a figure in the file."""
     from regard import api
-    from regard.inspection.meaning import word_in_sentences
+    from regard.inspection.contextual import word_in_sentences
+    from regard.views.figure import check_format, save_figure
     from regard.views.meaning import draw_meaning, meaning_text
-    from regard.views.page import check_format, save_figure
     from regard.views.records import meaning_record
 
     check_format(to)
@@ -106,10 +106,10 @@ def _show_meaning(model: Path, sentences: list[str], word: str, to: Path, as_jso
 def _show_gaze(model: Path, text: str, word: str, to: Path, as_json: bool) -> None:
     """Where a word looks: a table in the terminal, a figure in the file."""
     from regard import api
-    from regard.views.gaze import draw_gaze, gaze, gaze_text
+    from regard.views.figure import check_format, save_figure
     from regard.views.look import require_one
-    from regard.views.page import check_format, save_figure
     from regard.views.records import gaze_record
+    from regard.views.word_attention import draw_gaze, gaze, gaze_text
 
     check_format(to)
     loaded = api.load(model)
@@ -138,8 +138,8 @@ def _show_attention(
     as_json: bool,
 ) -> None:
     from regard import api
+    from regard.views.figure import check_format
     from regard.views.look import check_name, draw_seen, save_steps, steps_seen
-    from regard.views.page import check_format
     from regard.views.records import steps_record
     from regard.views.steps import steps_text
 

@@ -48,8 +48,8 @@ def run(
         raise InputError("--stream and --json ask for two kinds of output", "use one of them")
     loaded = api.load(model)
     if context is not None:
-        if text is None or loaded.task != "questions":
-            what = "without a question" if text is None else f"on task {loaded.task!r}"
+        if text is None or loaded.task.name != "question_answering":
+            what = "without a question" if text is None else f"on task {loaded.task.name!r}"
             raise InputError(f"--context has no effect {what}", "give both to a model that answers questions")
         text = f"{text}\t{context}"
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}

@@ -93,14 +93,14 @@ def _plain(name: str) -> str:
 
 def _of_folder(folder: Path) -> Asked:
     """From config.json; of the weights only the names are read."""
-    from regard.interop.huggingface import is_foreign, read_config
+    from regard.interop.huggingface import is_huggingface, read_config
     from regard.interop.tensors import opened
     from regard.models.checkpoint import CONFIG
     from regard.models.config import TransformerConfig
     from regard.tasks.recipe import read_recipe
 
     values = read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
-    if not is_foreign(folder):
+    if not is_huggingface(folder):
         config = TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
         recipe = folder / "recipe.toml"
         return Asked(config, _window(read_recipe(str(recipe))) if recipe.is_file() else None)
@@ -177,7 +177,7 @@ def _page(name: str, size: "Size", *, at_most: bool) -> list[str]:
 
 
 def _has_two_texts(size: "Size") -> bool:
-    return size.config.architecture == "encoder-decoder"
+    return size.config.architecture == "encoder_decoder"
 
 
 def _formulas(size: "Size") -> list[str]:

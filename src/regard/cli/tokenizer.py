@@ -40,7 +40,7 @@ def train(
     kind: Annotated[
         str,
         typer.Option(
-            help="bpe (bytes, as GPT-2), bpe-words (with an end mark), wordpiece (as BERT), wordpiece-cased (with "
+            help="bpe (bytes, as GPT-2), bpe_words (with an end mark), wordpiece (as BERT), wordpiece_cased (with "
             "capitals and accents kept) or characters."
         ),
     ] = "bpe",
@@ -54,7 +54,7 @@ def train(
     from regard.cli.progress import ReadingBar
     from regard.files import refuse_unwritable, write_text
     from regard.text.counting import read_texts
-    from regard.text.opening import KINDS
+    from regard.text.registry import KINDS
 
     if kind not in KINDS:
         raise InputError(f"there is no kind {kind!r} of tokenizer", choose(kind, KINDS))
@@ -88,7 +88,7 @@ def encode(
     """
     if pieces and as_json:
         raise InputError("--pieces has no effect with --json, which has them", "use one of them")
-    from regard.text.visible import visible
+    from regard.text.escape import escape
 
     loaded = _open(tokenizer)
     for line in _given(text):
@@ -97,7 +97,7 @@ def encode(
             record = {"text": line, "ids": ids, "tokens": loaded.pieces(ids), "offsets": loaded.offsets(line)}
             print(json.dumps(record, ensure_ascii=False), flush=True)
         elif pieces:
-            print(" ".join(visible(piece) for piece in loaded.pieces(ids)), flush=True)
+            print(" ".join(escape(piece) for piece in loaded.pieces(ids)), flush=True)
         else:
             print(" ".join(map(str, ids)), flush=True)
 
@@ -126,7 +126,7 @@ def explain(
         str | None, typer.Option(help="Who wins a tie: smallest (the default), greatest-bytes or engine.")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Entries of the vocabulary; no limit if absent.")] = None,
-    kind: Annotated[str | None, typer.Option(help="bpe-words (with an end mark; the default) or bpe (bytes).")] = None,
+    kind: Annotated[str | None, typer.Option(help="bpe_words (with an end mark; the default) or bpe (bytes).")] = None,
     text: Annotated[str | None, typer.Option(help="A text to build with the merges.")] = None,
     to: Annotated[Path | None, typer.Option(help="Write a page, .html, instead.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -151,7 +151,7 @@ def explain(
         loaded = _open(file)
         found, (reading, words) = None, _built(loaded, text)
     else:
-        found, reading, words = _derived(file, rule or "smallest", size, kind or "bpe-words", text)
+        found, reading, words = _derived(file, rule or "smallest", size, kind or "bpe_words", text)
     if to is not None:
         from regard.views.derivation import DerivationPage, save_derivation  # loads matplotlib with its folder
 
@@ -175,9 +175,9 @@ def _derived(
     from regard.text.bytelevel import SYMBOLS, byte_words, bytes_of
     from regard.text.counting import read_texts
     from regard.text.explain import BYTES, WORDS, build_words, derive
-    from regard.text.words import marked_words
+    from regard.text.word_bpe import marked_words
 
-    kinds = {"bpe-words": (marked_words, WORDS), "bpe": (byte_words, BYTES)}
+    kinds = {"bpe_words": (marked_words, WORDS), "bpe": (byte_words, BYTES)}
     if kind not in kinds:
         raise InputError(f"there is no kind {kind!r} to explain", choose(kind, kinds))
     corpus = ""
@@ -198,17 +198,17 @@ def _built(loaded: "Tokenizer", text: str) -> "tuple[Reading, list[Building]]":
     """How a tokenizer's merges build a text."""
     from regard.text.bytelevel import byte_words
     from regard.text.explain import BYTES, WORDS, build_words
-    from regard.text.explain_foreign import build_foreign
-    from regard.text.foreign import ForeignTokenizer
-    from regard.text.words import marked_words
+    from regard.text.explain_pretrained import build_foreign
+    from regard.text.pretrained import PretrainedTokenizer
+    from regard.text.word_bpe import marked_words
 
     if loaded.kind.startswith("wordpiece"):
         raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
     if loaded.kind == "characters":
         raise InputError("characters have no merges: each is a piece", "use encode --pieces")
-    if isinstance(loaded, ForeignTokenizer):
+    if isinstance(loaded, PretrainedTokenizer):
         return build_foreign(loaded, text)
-    split, reading = (marked_words, WORDS) if loaded.kind == "bpe-words" else (byte_words, BYTES)
+    split, reading = (marked_words, WORDS) if loaded.kind == "bpe_words" else (byte_words, BYTES)
     return reading, build_words(split(text), loaded.merges)
 
 
@@ -218,7 +218,7 @@ def _is_tokenizer(path: Path) -> bool:
 
 
 def _open(path: Path) -> "Tokenizer":
-    from regard.text.foreign import open_any
+    from regard.text.pretrained import open_any
 
     return open_any(path)
 

@@ -27,7 +27,7 @@ def train(
     from regard import api
     from regard.cli.progress import ProgressBar
     from regard.training.interrupt import listening
-    from regard.training.memory import keep_freed_memory
+    from regard.training.malloc import keep_freed_memory
     from regard.training.resume import latest
 
     keep_freed_memory()

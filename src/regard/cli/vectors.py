@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from regard.embedding.vectors import Neighbour
-    from regard.embedding.word2vec import Word2VecPlan
-    from regard.embedding.word2vec_corpus import EncodedCorpus
-    from regard.embedding.word2vec_fit import Progress, Trained
+    from regard.embedding.word2vec.corpus import EncodedCorpus
+    from regard.embedding.word2vec.fit import Progress, Trained
+    from regard.embedding.word2vec.model import Word2VecPlan
 
 app = typer.Typer(
     help="Word vectors: train them by Word2Vec, ask for neighbours and analogies, write them in either format.",
@@ -80,8 +80,8 @@ def train(
     """
     from regard.cli.progress import ReadingBar
     from regard.embedding.vectors_file import write_vectors
-    from regard.embedding.word2vec import Word2VecPlan
-    from regard.embedding.word2vec_corpus import encode_corpus
+    from regard.embedding.word2vec.corpus import encode_corpus
+    from regard.embedding.word2vec.model import Word2VecPlan
     from regard.files import refuse_unwritable
     from regard.text.counting import read_texts
 
@@ -120,7 +120,7 @@ def _refuse(files: Sequence[Path], device: str, threads: int | None) -> None:
     if device != "cpu":
         if threads is not None:
             raise InputError(f"--threads has no effect on device {device!r}", "leave it out")
-        from regard.embedding.word2vec_torch import usable_device
+        from regard.embedding.word2vec.torch_fit import usable_device
 
         usable_device(device)
 
@@ -129,10 +129,10 @@ def _fit(corpus: "EncodedCorpus", plan: "Word2VecPlan", threads: int | None, dev
     """By the compiled kernel on a CPU, in large batches elsewhere."""
     with Lines() as lines:
         if device == "cpu":
-            from regard.embedding.word2vec_fit import fit
+            from regard.embedding.word2vec.fit import fit
 
             return fit(corpus, plan, threads=threads, listener=lines)
-        from regard.embedding.word2vec_torch import fit_in_batches
+        from regard.embedding.word2vec.torch_fit import fit_in_batches
 
         return fit_in_batches(corpus, plan, device, listener=lines)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.data.sentinels import SENTINELS
-from regard.data.windows import Row, Stretch
+from regard.data.windows import Row, TokenWindow
 from regard.errors import ConfigError
 from regard.text.tokenizer import Tokenizer
 
@@ -52,7 +52,7 @@ class SpanCorruption:
         return self.window - 1
 
     @property
-    def ahead(self) -> int:
+    def lookahead(self) -> int:
         """Nothing of the next window is seen."""
         return 0
 
@@ -61,10 +61,10 @@ class SpanCorruption:
         """The source, if nothing were cut out of it: both sides fit in."""
         return self.window
 
-    def batch(self, stretches: Sequence[Stretch]) -> Batch:
+    def batch(self, windows: Sequence[TokenWindow]) -> Batch:
         """Sources with sentinels, and the spans they stand for."""
         token = self.tokenizer
-        sides = [self.corrupted(stretch.ids, stretch.draws()) for stretch in stretches]
+        sides = [self.corrupted(stretch.ids, stretch.draws()) for stretch in windows]
         source = Padded.of([[*kept, token.eos_id] for kept, _ in sides], fill=token.pad_id)
         tokens = Padded.of([[token.bos_id, *cut] for _, cut in sides], fill=token.pad_id)
         targets = Padded.of([[*cut, token.eos_id] for _, cut in sides], fill=IGNORED)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
-from regard.data.windows import Row, Stretch
+from regard.data.windows import Row, TokenWindow
 from regard.errors import ConfigError
 from regard.text.tokenizer import Tokenizer
 
@@ -43,7 +43,7 @@ class Masking:
         return self.window - self.tokenizer.added()
 
     @property
-    def ahead(self) -> int:
+    def lookahead(self) -> int:
         """Nothing of the next window is seen."""
         return 0
 
@@ -52,9 +52,9 @@ class Masking:
         """Text and marks."""
         return self.window
 
-    def batch(self, stretches: Sequence[Stretch]) -> Batch:
+    def batch(self, windows: Sequence[TokenWindow]) -> Batch:
         """Windows with some tokens hidden, and what those were."""
-        pairs = [self.hidden(stretch.ids, stretch.draws()) for stretch in stretches]
+        pairs = [self.hidden(stretch.ids, stretch.draws()) for stretch in windows]
         rows = [self.tokenizer.framed(read.tolist())[0] for read, _ in pairs]
         before = self.tokenizer.framed([-1])[0].index(-1)
         targets = [[IGNORED] * before + [int(one) for one in wanted] for _, wanted in pairs]

@@ -8,7 +8,7 @@ from regard.data.corpus import Split, require_index
 from regard.errors import ConfigError
 
 
-class Document(NamedTuple):
+class TextDocument(NamedTuple):
     """A text that stands for itself."""
 
     text: str
@@ -45,11 +45,13 @@ def divided(examples: Sequence[E], share: float) -> tuple[Sequence[E], Sequence[
     return _cut(examples, share, "examples", lambda part: part)
 
 
-def divided_documents(documents: Sequence[Document], share: float) -> tuple[Sequence[Document], Sequence[Document]]:
+def divided_documents(
+    documents: Sequence[TextDocument], share: float
+) -> tuple[Sequence[TextDocument], Sequence[TextDocument]]:
     """The first documents and the last ones; one alone is divided by its characters."""
     if len(documents) != 1:
         return divided(documents, share)
-    return _cut(documents[0].text, share, "characters", lambda part: [Document(part)])
+    return _cut(documents[0].text, share, "characters", lambda part: [TextDocument(part)])
 
 
 S = TypeVar("S", bound=Sequence[Any])

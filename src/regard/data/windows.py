@@ -6,8 +6,8 @@
 
 Texts are tokenised once and laid end to end. Every epoch begins at another random place of the first window and takes
 the windows in another order; batches are always full, and may reach from one epoch into the next. What a window becomes
-(the next tokens to predict, masks to fill) is a `Reading`'s business. As in `stream.py`, a batch is a pure function of
-the seed and its number: training can go on from any of them.
+(the next tokens to predict, masks to fill) is a `WindowObjective`'s business. As in `stream.py`, a batch is a pure
+function of the seed and its number: training can go on from any of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class TokenStream:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
+class TokenWindow:
     """Some tokens in a row, and the key that everything random about them is drawn from."""
 
     ids: Row
@@ -68,7 +68,7 @@ class Stretch:
 
 
 @runtime_checkable
-class Reading(Protocol):
+class WindowObjective(Protocol):
     """How stretches of a stream become a batch.
 
     Laws: the batch of two stretches holds what the batches of each hold, and padding adds no target; the same stretches
@@ -81,7 +81,7 @@ class Reading(Protocol):
         ...
 
     @property
-    def ahead(self) -> int:
+    def lookahead(self) -> int:
         """How many tokens of the next window a window needs to see."""
         ...
 
@@ -90,7 +90,7 @@ class Reading(Protocol):
         """How many places a window fills in a batch."""
         ...
 
-    def batch(self, stretches: Sequence[Stretch]) -> Batch:
+    def batch(self, stretches: Sequence[TokenWindow]) -> Batch:
         """Windows side by side."""
         ...
 
@@ -100,48 +100,49 @@ class Windows:
     """Endless batches of `rows` windows each."""
 
     stream: TokenStream
-    reading: Reading
+    objective: WindowObjective
     rows: int
     seed: int = 0
 
     @classmethod
-    def filling(cls, stream: TokenStream, reading: Reading, tokens: int, seed: int) -> "Windows":
+    def filling(cls, stream: TokenStream, objective: WindowObjective, tokens: int, seed: int) -> "Windows":
         """Batches of as many windows as fill `tokens` places."""
-        if tokens < reading.places:
+        if tokens < objective.places:
             raise ConfigError(
-                f"a window fills {reading.places} tokens and a batch holds {tokens}",
+                f"a window fills {objective.places} tokens and a batch holds {tokens}",
                 "raise training.batch_tokens or lower data.window",
             )
-        if len(stream) < reading.stride + reading.ahead:
+        if len(stream) < objective.stride + objective.lookahead:
+            needed = objective.stride + objective.lookahead
             raise ConfigError(
-                f"the training text has {len(stream)} tokens and a window takes {reading.stride + reading.ahead}",
+                f"the training text has {len(stream)} tokens and a window takes {needed}",
                 "give more text or lower data.window",
             )
-        return cls(stream, reading, tokens // reading.places, seed)
+        return cls(stream, objective, tokens // objective.places, seed)
 
     def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
         """Batches from here on, each with the position after it."""
         number = position.batch
         while True:
             windows = range(number * self.rows, (number + 1) * self.rows)
-            yield self.reading.batch([self._window(index) for index in windows]), Position(0, number + 1)
+            yield self.objective.batch([self._window(index) for index in windows]), Position(0, number + 1)
             number += 1
 
     @property
     def epoch(self) -> int:
         """How many windows an epoch has; the few tokens before its random beginning and after its end are left out."""
-        return (len(self.stream) - self.reading.ahead - self._slack + 1) // self.reading.stride
+        return (len(self.stream) - self.objective.lookahead - self._slack + 1) // self.objective.stride
 
     @property
     def _slack(self) -> int:
         """How many places an epoch may begin at."""
-        return min(self.reading.stride, len(self.stream) - self.reading.ahead - self.reading.stride + 1)
+        return min(self.objective.stride, len(self.stream) - self.objective.lookahead - self.objective.stride + 1)
 
-    def _window(self, index: int) -> Stretch:
+    def _window(self, index: int) -> TokenWindow:
         epoch, place = divmod(index, self.epoch)
         offset, order = _epoch(self.seed, epoch, self._slack, self.epoch)
-        first = offset + int(order[place]) * self.reading.stride
-        return stretch(self.stream, first, self.reading, (self.seed, 0, epoch, int(order[place])))
+        first = offset + int(order[place]) * self.objective.stride
+        return token_window(self.stream, first, self.objective, (self.seed, 0, epoch, int(order[place])))
 
 
 @lru_cache(maxsize=8)
@@ -151,18 +152,18 @@ def _epoch(seed: int, epoch: int, slack: int, windows: int) -> tuple[int, Row]:
     return int(draws.random() * slack), np.argsort(draws.random(windows), kind="stable")
 
 
-def stretch(stream: TokenStream, first: int, reading: Reading, key: tuple[int, ...]) -> Stretch:
+def token_window(stream: TokenStream, first: int, objective: WindowObjective, key: tuple[int, ...]) -> TokenWindow:
     """A window's tokens, fewer where the stream ends."""
-    here = slice(first, first + reading.stride + reading.ahead)
-    return Stretch(stream.ids[here], None if stream.documents is None else stream.documents[here], key)
+    here = slice(first, first + objective.stride + objective.lookahead)
+    return TokenWindow(stream.ids[here], None if stream.documents is None else stream.documents[here], key)
 
 
-def in_order(stream: TokenStream, reading: Reading, tokens: int) -> list[Batch]:
+def in_order(stream: TokenStream, objective: WindowObjective, tokens: int) -> list[Batch]:
     """The whole stream in windows from its beginning, each token in one of them; to measure on."""
-    starts = range(0, max(len(stream) - reading.ahead, 1), reading.stride)
-    windows = [stretch(stream, first, reading, (2, index)) for index, first in enumerate(starts)]
-    rows = max(1, tokens // reading.places)
-    return [reading.batch(windows[first : first + rows]) for first in range(0, len(windows), rows)]
+    starts = range(0, max(len(stream) - objective.lookahead, 1), objective.stride)
+    windows = [token_window(stream, first, objective, (2, index)) for index, first in enumerate(starts)]
+    rows = max(1, tokens // objective.places)
+    return [objective.batch(windows[first : first + rows]) for first in range(0, len(windows), rows)]
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class NextToken:
         return self.window
 
     @property
-    def ahead(self) -> int:
+    def lookahead(self) -> int:
         """The last token's target is the next window's first."""
         return 1
 
@@ -186,7 +187,7 @@ class NextToken:
         """Every token of a window is read."""
         return self.window
 
-    def batch(self, stretches: Sequence[Stretch]) -> Batch:
+    def batch(self, stretches: Sequence[TokenWindow]) -> Batch:
         """Tokens, and the same one place further; rows of several texts have their numbers beside them.
 
         A shorter row, such as the last of a text, is filled up at its end: no token sees what comes after it.

@@ -6,6 +6,7 @@ finished and the best running beam, scored at its present length, is no better t
 length limit what is running counts as finished. That is transformers' rule for `early_stopping=False`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -14,12 +15,12 @@ from torch import Tensor
 
 from regard.axes import RowIds
 from regard.data.batching import Inputs
+from regard.decoding.filters import Filter, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
-from regard.decoding.rules import FREE, Rules
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam
-from regard.embedding.linear import Layouts
 from regard.errors import InputError
+from regard.layers.linear import Layouts
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,16 @@ class _Sequence:
             self.done = best.total / len(best.ids) ** strategy.length_penalty <= self.finished[-1].score
 
 
-def search(stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, rules: Rules = FREE) -> list[Hypothesis]:
+def search(
+    stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter] = ()
+) -> list[Hypothesis]:
     """The best finished hypothesis of every sequence."""
-    return [ranked[0] for ranked in search_all(stepper, inputs, strategy, stop, rules)]
+    return [ranked[0] for ranked in search_all(stepper, inputs, strategy, stop, filters)]
 
 
 @torch.no_grad()
 def search_all(
-    stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, rules: Rules = FREE
+    stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter] = ()
 ) -> list[list[Hypothesis]]:
     """All finished hypotheses of every sequence, best first."""
     layouts = Layouts()
@@ -76,7 +79,7 @@ def search_all(
             logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
         check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
-        likely = rules.counted(likely, place, stop.tokens)
+        likely = apply(filters, likely, place, stop.tokens)
         row = 0
         for sequence in (one for one in sequences if not one.done):
             beams = len(sequence.running)

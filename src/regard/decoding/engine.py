@@ -4,7 +4,7 @@ Rows are sequences being decoded. Finished ones leave the batch, beams change pl
 every generated token, the row in which it was computed, so that a capture can follow it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from torch import Tensor
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
 from regard.decoding.beam import check_likely, search
+from regard.decoding.filters import Filter, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
-from regard.decoding.rules import FREE, Rules
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
-from regard.embedding.linear import Layouts
 from regard.errors import InputError
+from regard.layers.linear import Layouts
 
 Outcome = Callable[[Inputs, list[Hypothesis]], None]
 outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listeners", default=())
@@ -29,13 +29,13 @@ outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listene
 
 @torch.inference_mode()
 def generate(
-    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, rules: Rules = FREE
+    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
 ) -> list[Hypothesis]:
     """The generated ids of every sequence of the batch, without the prompt, with the end where it was reached."""
     if isinstance(strategy, Beam):
-        found = search(stepper, inputs, strategy, stop, rules)
+        found = search(stepper, inputs, strategy, stop, filters)
     else:
-        found = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop, rules))
+        found = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop, filters))
     for tell in outcome_listeners.get():
         tell(inputs, found)
     return found
@@ -43,13 +43,13 @@ def generate(
 
 @torch.no_grad()
 def stream(
-    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, rules: Rules = FREE
+    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, filters: Sequence[Filter] = ()
 ) -> Iterator[int]:
     """The ids of a single sequence as they are chosen."""
     if inputs.tokens.ids.shape[0] != 1:
         raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
     sequence = []
-    for moment in _advance(stepper, inputs, strategy, stop, rules):
+    for moment in _advance(stepper, inputs, strategy, stop, filters):
         sequence.append(moment)
         yield int(moment.ids[0])
     found = _collect(1, iter(sequence))
@@ -67,7 +67,7 @@ class _Moment:
 
 
 def _advance(
-    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, rules: Rules
+    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, filters: Sequence[Filter]
 ) -> Iterator[_Moment]:
     """Choose, record, drop what has finished, go on."""
     layouts = Layouts()
@@ -79,7 +79,7 @@ def _advance(
     for place in range(stop.tokens):
         with layouts.used():
             logits, state = stepper.step(ids, state)
-        ids = strategy.choose(rules.allowed(logits, place, stop.tokens), draws(sequence))
+        ids = strategy.choose(apply(filters, logits, place, stop.tokens), draws(sequence))
         likely = _log_probability(logits, ids)
         check_likely(likely)
         yield _Moment(sequence, ids, likely)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.axes import Hidden, Ids, Logits
-from regard.embedding.linear import linear
+from regard.layers.linear import linear
 
 
 class TokenEmbedding(nn.Module):

@@ -39,7 +39,7 @@ TILE = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class AttentionRecord:
     """One call of one layer's attention, as it was given."""
 
     query: Float[Tensor, "rows heads queries head_width"]
@@ -49,7 +49,7 @@ class Call:
     bias: Bias | Tensor | None
     similarity: Similarity
     decoding: bool
-    crossing: bool
+    cross: bool
     """Whether the keys are another sequence than the queries."""
     new_values: Float[Tensor, "rows kv_heads new_keys value_width"] | None = None
 
@@ -70,10 +70,10 @@ class Call:
 
 
 @dataclass
-class Run:
+class Forward:
     """One pass of a batch through the model, decoding steps included."""
 
-    layers: dict[str, list[Call]] = field(default_factory=dict)
+    layers: dict[str, list[AttentionRecord]] = field(default_factory=dict)
     inputs: Inputs | None = None
     outcome: list[Hypothesis] | None = None
 
@@ -84,32 +84,32 @@ class Run:
             return len(self.outcome)
         return next(iter(self.layers.values()))[0].query.shape[0]
 
-    def path(self, layer: str, sequence: int) -> "Path":
+    def trace(self, layer: str, sequence: int) -> "SequenceTrace":
         """One sequence's way through a layer: a prompt keeps its place in the batch, decoding goes by the outcome."""
         if layer not in self.layers:
             raise InputError(f"layer {layer!r} was not seen", choose(layer, self.layers))
         calls = self.layers[layer]
         if self.inputs is None or not calls[0].decoding:
-            return Path(calls, [sequence] * len(calls))
+            return SequenceTrace(calls, [sequence] * len(calls))
         columns, length = self.inputs.tokens.ids.shape[1], int(self.inputs.tokens.lengths[sequence])
         left = slice(columns - length, None)
         if self.outcome is None:
             text = left if self.inputs.tokens.side == "left" else slice(0, length)
-            return Path(calls, [sequence] * len(calls), text)
+            return SequenceTrace(calls, [sequence] * len(calls), text)
         prompt = 1 if columns > 1 else 0
         rows = [sequence] * prompt + list(self.outcome[sequence].rows)
         if len(rows) > len(calls):
             raise InputError("the text began before it was watched", "begin it inside the `with` block")
-        return Path(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
+        return SequenceTrace(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class SequenceTrace:
     """One sequence's way through the calls of a layer, with the row it has in each; `text` is its part of a decoder's
     tokens, where that is known: the others are padding.
     """
 
-    calls: list[Call]
+    calls: list[AttentionRecord]
     rows: list[int]
     text: slice | None = None
 
@@ -144,7 +144,7 @@ class Path:
             [getattr(call, what)[row : row + 1] for call, row in zip(self.calls, self.rows, strict=True)], dim=2
         )
 
-    def place(self, row: int) -> tuple[Call, int, int]:
+    def place(self, row: int) -> tuple[AttentionRecord, int, int]:
         """The call a row was computed in, its row of the batch there, and its query."""
         index, place = _pick(self._places(), row)
         return self.calls[index], self.rows[index], place
@@ -161,7 +161,7 @@ class Path:
         places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.query.shape[2])]
         if self.text is not None:
             return places[self.text]
-        if self.calls[0].crossing:
+        if self.calls[0].cross:
             return places  # the keys are another sequence: their padding is not the rows'
         real, unseen = self.real_keys(), self.calls[0].keys - self.calls[0].query.shape[2]
         return places[max(real.start - unseen, 0) : real.stop - unseen]
@@ -169,7 +169,7 @@ class Path:
     def real_keys(self) -> slice:
         """Where the sequence's own keys begin and end between paddings."""
         call, row, columns = self.calls[-1], self.rows[-1], self.calls[-1].keys
-        if self.text is not None and not call.crossing:
+        if self.text is not None and not call.cross:
             return self.text
         for part in call.mask.walk() if call.mask is not None else ():
             if isinstance(part, Padding):
@@ -191,11 +191,11 @@ class Top(NamedTuple):
     keys: Int[Tensor, "*heads rows k"]
 
 
-class Seen:
+class Recording:
     """What was seen of a model: every run's attention, layer by layer, ready to be asked for rows."""
 
     def __init__(self, *, values: bool = False) -> None:
-        self.runs: list[Run] = []
+        self.forwards: list[Forward] = []
         self._values = values  # kept only where the four steps are wanted: they cost as much as the keys
         self._inputs: Inputs | None = None  # of the whole model now running
         self._past: int | None = None  # tokens in the cache of the decoder now running; None outside a decoder
@@ -203,12 +203,12 @@ class Seen:
     @property
     def layers(self) -> list[str]:
         """The layers that attended, in the order they did: `encoder.0.self`, `decoder.1.cross` …"""
-        return list(self.runs[-1].layers) if self.runs else []
+        return list(self.forwards[-1].layers) if self.forwards else []
 
     @property
     def sequences(self) -> int:
         """How many there are in all runs; a long passage is read in windows, each a sequence."""
-        return sum(run.size for run in self.runs)
+        return sum(run.size for run in self.forwards)
 
     def weights(
         self, layer: str, head: int | None = None, rows: Sequence[int] | None = None, batch: int | None = None
@@ -218,12 +218,12 @@ class Seen:
         Rows count from the sequence's first token, −1 is the last; keys likewise, padding left out. While decoding,
         row t is the step that chose token t.
         """
-        maps = self.path(layer, head, batch).weights(rows)
+        maps = self.trace(layer, head, batch).weights(rows)
         return maps if head is None else maps[head]
 
     def entropy(self, layer: str, head: int | None = None, batch: int | None = None) -> Float[Tensor, "*heads rows"]:
         """How spread out every row is, `−Σ w log w` in nats: 0 looks at one key, log n at n alike. Tile by tile."""
-        spread = [torch.special.entr(tile).sum(dim=-1) for tile in self.path(layer, head, batch).tiles()]
+        spread = [torch.special.entr(tile).sum(dim=-1) for tile in self.trace(layer, head, batch).tiles()]
         whole = torch.cat(spread, dim=1)
         return whole if head is None else whole[head]
 
@@ -231,21 +231,21 @@ class Seen:
         """The k largest weights of every row and where they go; fewer where there are fewer keys. Tile by tile."""
         if k < 1:
             raise InputError(f"the {k} largest weights are none", "ask for 1 or more")
-        found = [tile.topk(min(k, tile.shape[-1]), dim=-1) for tile in self.path(layer, head, batch).tiles()]
+        found = [tile.topk(min(k, tile.shape[-1]), dim=-1) for tile in self.trace(layer, head, batch).tiles()]
         values, keys = (torch.cat([part[at] for part in found], dim=1) for at in (0, 1))
         return Top(values, keys) if head is None else Top(values[head], keys[head])
 
-    def path(self, layer: str, head: int | None = None, batch: int | None = None) -> Path:
+    def trace(self, layer: str, head: int | None = None, batch: int | None = None) -> SequenceTrace:
         """One sequence's way through a layer."""
         run, index = self.find(batch)
-        path = run.path(layer, index)
+        path = run.trace(layer, index)
         if head is not None and not 0 <= head < path.heads:
             raise InputError(f"layer {layer!r} has {path.heads} heads and no head {head}", f"use 0 to {path.heads - 1}")
         return path
 
-    def find(self, batch: int | None) -> tuple[Run, int]:
+    def find(self, batch: int | None) -> tuple[Forward, int]:
         """The run that holds a sequence, and its place in it; sequences count through all runs."""
-        if not self.runs:
+        if not self.forwards:
             raise InputError("nothing was seen", "run the model inside the `with` block, then ask")
         total = self.sequences
         if batch is None and total > 1:
@@ -254,10 +254,10 @@ class Seen:
         if not 0 <= index < total:
             raise InputError(f"{total} sequences were seen and none is batch={index}", f"use 0 to {total - 1}")
         place = 0
-        while index >= self.runs[place].size:
-            index -= self.runs[place].size
+        while index >= self.forwards[place].size:
+            index -= self.forwards[place].size
             place += 1
-        return self.runs[place], index
+        return self.forwards[place], index
 
     @property
     def watching(self) -> bool:
@@ -269,18 +269,18 @@ class Seen:
         if not self.watching:
             return
         memory, queries = given["memory"], given["query"].shape[2]
-        crossing = layer.endswith("cross") or (self._past is None and queries != memory.tokens)
-        before = self.runs[-1].layers.get(layer) if self.runs else None
-        continued = bool(self._past) and before is not None and (crossing or before[-1].keys == self._past)
-        if not self.runs or (before is not None and not continued):
-            self.runs.append(Run(inputs=self._inputs))
-        calls = self.runs[-1].layers.setdefault(layer, [])
+        cross = layer.endswith("cross") or (self._past is None and queries != memory.tokens)
+        before = self.forwards[-1].layers.get(layer) if self.forwards else None
+        continued = bool(self._past) and before is not None and (cross or before[-1].keys == self._past)
+        if not self.forwards or (before is not None and not continued):
+            self.forwards.append(Forward(inputs=self._inputs))
+        calls = self.forwards[-1].layers.setdefault(layer, [])
         new = [memory.keys, memory.values] if self._values else [memory.keys]
         if continued:
             # A copy of the new ones alone: a view would keep every step's whole cache alive.
             new = [one[:, :, calls[-1].keys :].clone() for one in new]
         calls.append(
-            Call(
+            AttentionRecord(
                 given["query"].detach(),
                 new[0].detach(),
                 memory.tokens,
@@ -288,7 +288,7 @@ class Seen:
                 given["bias"],
                 module.similarity,
                 self._past is not None,
-                crossing,
+                cross,
                 new[1].detach() if self._values else None,
             )
         )
@@ -303,16 +303,16 @@ class Seen:
 
     def finished(self, inputs: Inputs, outcome: list[Hypothesis]) -> None:
         """Decoding is over: these rows became these texts."""
-        if self.runs:
-            self.runs[-1].inputs, self.runs[-1].outcome = inputs, outcome
+        if self.forwards:
+            self.forwards[-1].inputs, self.forwards[-1].outcome = inputs, outcome
 
 
-Watcher = TypeVar("Watcher", bound=Seen)
+Watcher = TypeVar("Watcher", bound=Recording)
 
 
-def watch_module(module: nn.Module) -> AbstractContextManager[Seen]:
+def watch_module(module: nn.Module) -> AbstractContextManager[Recording]:
     """Record the attention of every run inside the block."""
-    return record_into(Seen(), module)
+    return record_into(Recording(), module)
 
 
 @contextmanager
@@ -351,14 +351,14 @@ def layer_name(path: str) -> str:
     return ".".join(part for part in parts if part) or "attention"
 
 
-def _reader(seen: Seen) -> Any:
+def _reader(seen: Recording) -> Any:
     def read(module: Transformer, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         seen.enter_model(args[0] if args else options["inputs"])
 
     return read
 
 
-def _recorder(seen: Seen, layer: str) -> Any:
+def _recorder(seen: Recording, layer: str) -> Any:
     def record(module: Attend, args: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
         if options is None:  # another thread's call, while the hook was being set
             return

@@ -28,6 +28,7 @@ from torch import Tensor
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Dense
 from regard.attention.multihead import Attend
+from regard.blocks.config import head_width
 from regard.data.batching import Batch, Inputs, Padded
 from regard.data.stream import Position
 from regard.inspection.formulas import attended
@@ -36,8 +37,8 @@ from regard.models.transformer import Transformer
 from regard.training.loop import Run
 from regard.training.plan import TrainingPlan
 from regard.training.reports import Silent
-from regard.training.step import backward
 from regard.training.trainable import TokenPrediction
+from regard.training.updater import backward
 
 ROUNDING = 1e-5
 LENGTHS = (7, 3, 5, 2)
@@ -151,7 +152,7 @@ def masked_rows(model: Transformer) -> float:
     for part in model.modules():
         if isinstance(part, Attend):
             query, keys, values = (
-                torch.randn(2, heads, tokens, config.head_width, generator=generator).requires_grad_()
+                torch.randn(2, heads, tokens, head_width(config), generator=generator).requires_grad_()
                 for heads, tokens in (
                     (config.heads, 5),
                     (config.key_value_heads or config.heads, 7),
@@ -250,7 +251,7 @@ def _sequences(model: Transformer, lengths: tuple[int, ...], seed: int = 0) -> l
 
 
 def _inputs(model: Transformer, tokens: Padded, source: Padded) -> Inputs:
-    return Inputs(tokens, source if model.config.architecture == "encoder-decoder" else None)
+    return Inputs(tokens, source if model.config.architecture == "encoder_decoder" else None)
 
 
 def _one(model: Transformer, sequence: list[int], source: list[int]) -> Inputs:

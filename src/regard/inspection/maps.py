@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.errors import InputError
-from regard.inspection.capture import Seen
+from regard.inspection.capture import Recording
 from regard.text.tokenizer import Tokenizer
 
 
@@ -44,7 +44,7 @@ class AttentionMap:
             )
 
 
-def labels(seen: Seen, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def labels(seen: Recording, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens of a layer's rows and columns in the single text that was seen, generated ones included.
 
     A row of a decoder is a step of decoding. In cross-attention it carries the name of the token that step chose, so
@@ -64,19 +64,19 @@ def labels(seen: Seen, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str, ...
     return tuple(stood), tuple(stood)
 
 
-def attention_map(seen: Seen, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:
+def attention_map(seen: Recording, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:
     """One layer's map, all heads or one, with its tokens named."""
     maps = seen.weights(layer) if head is None else seen.weights(layer, head)[None]
     title = layer if head is None else f"{layer}, head {head}"
     return AttentionMap(maps.float().cpu().numpy(), *labels(seen, layer, tokenizer), title)
 
 
-def default_layer(seen: Seen) -> str:
+def default_layer(seen: Recording) -> str:
     """The layer to show when none is named: of the cross-attentions, else of all, the one that points most clearly."""
     seen.find(None)  # says it where there is nothing to show
     candidates = [layer for layer in seen.layers if layer.endswith("cross")] or seen.layers
 
     def clarity(layer: str) -> float:
-        return float(torch.cat([tile.mean(dim=0).amax(dim=-1) for tile in seen.path(layer).tiles()]).mean())
+        return float(torch.cat([tile.mean(dim=0).amax(dim=-1) for tile in seen.trace(layer).tiles()]).mean())
 
     return max(candidates, key=clarity)

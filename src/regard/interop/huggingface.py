@@ -14,7 +14,7 @@ import torch
 
 from regard.errors import ConfigError, FileError, choose
 from regard.files import read_json, write_json
-from regard.interop.names import PLAIN, Reading, their_tensors
+from regard.interop.names import PLAIN, Reading, hf_tensors
 from regard.interop.tensors import opened
 from regard.models.checkpoint import CONFIG, MODEL_TYPE, WEIGHTS, save_tensors
 from regard.models.config import TransformerConfig
@@ -26,7 +26,7 @@ NO_MARKS: Mapping[str, int | None] = MappingProxyType({})
 _REMEDY = "give the folder of a trained model, with config.json and model.safetensors"
 
 
-def is_foreign(folder: Path) -> bool:
+def is_huggingface(folder: Path) -> bool:
     """Whether a folder has a config.json that is not ours."""
     return os.path.isdir(folder) and _config(folder).get("model_type") != MODEL_TYPE
 
@@ -78,7 +78,7 @@ def read_config(folder: Path, names: Iterable[str] = ()) -> TransformerConfig:
 def write_model(folder: Path, model: Transformer, family: Family, marks: Mapping[str, int | None] = NO_MARKS) -> None:
     """The model as a folder of theirs; `marks` are the ids of special tokens, such as pad_token_id."""
     theirs = family.write(model.config) | dict(marks)
-    tensors = their_tensors(family.names(model.config), model.state_dict())
+    tensors = hf_tensors(family.names(model.config), model.state_dict())
     if model.config.head == "none":
         tensors = {name.removeprefix(family.body): tensor for name, tensor in tensors.items()}
     write_json(folder / CONFIG, {**theirs, "dtype": str(model.embedding.weight.dtype).removeprefix("torch.")})

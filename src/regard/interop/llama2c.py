@@ -22,8 +22,8 @@ from torch import Tensor
 
 from regard.errors import ConfigError, FileError
 from regard.models.config import TransformerConfig
-from regard.text.foreign import ForeignTokenizer
-from regard.text.marks import Marks
+from regard.text.pretrained import PretrainedTokenizer
+from regard.text.special_tokens import SpecialTokens
 
 MAGIC = 0x616B3432
 """How the newer versions of the format begin, which are not read."""
@@ -64,10 +64,10 @@ class Header:
             norm_placement="pre",
             bias=False,
             positions="rotary",
-            longest=self.longest,
+            max_positions=self.longest,
             dropout=0.0,
-            scaled=False,
-            tied=self.vocabulary > 0,
+            scale_embeddings=False,
+            tie_embeddings=self.vocabulary > 0,
             vocabulary=abs(self.vocabulary),
         )
 
@@ -76,15 +76,15 @@ class Header:
         width, inner, table = self.width, self.inner, (abs(self.vocabulary), self.width)
         keys = (self.key_value_heads * self.head_width, width)
         yield Stored("embedding.weight", table)
-        yield Stored("around_self.norm.weight", (width,), "layers")
+        yield Stored("self_residual.norm.weight", (width,), "layers")
         yield Stored("self_attention.query.weight", (width, width), "layers")
         yield Stored("self_attention.key.weight", keys, "layers")
         yield Stored("self_attention.value.weight", keys, "layers")
         yield Stored("self_attention.output.weight", (width, width), "layers")
-        yield Stored("around_feedforward.norm.weight", (width,), "layers")
-        yield Stored("feedforward.into.weight", (inner, width), "layers")
-        yield Stored("feedforward.back.weight", (width, inner), "layers")
+        yield Stored("feedforward_residual.norm.weight", (width,), "layers")
         yield Stored("feedforward.gate.weight", (inner, width), "layers")
+        yield Stored("feedforward.down.weight", (width, inner), "layers")
+        yield Stored("feedforward.up.weight", (inner, width), "layers")
         yield Stored("decoder.norm.weight", (width,))
         yield Stored("cosines and sines", (2, self.longest, self.head_width // 2), "skipped")
         if self.vocabulary < 0:
@@ -169,7 +169,7 @@ def _pair_halves(weight: Tensor, room: Tensor) -> None:
         head.copy_(room)
 
 
-def read_llama2c_tokenizer(path: Path, vocabulary: int | None = None) -> ForeignTokenizer:
+def read_llama2c_tokenizer(path: Path, vocabulary: int | None = None) -> PretrainedTokenizer:
     """The tokenizer in a llama2.c tokenizer.bin; with `vocabulary`, refused if it has another number of tokens."""
     pieces = list(_pieces(path))
     if vocabulary is not None and len(pieces) != vocabulary:
@@ -181,7 +181,7 @@ def read_llama2c_tokenizer(path: Path, vocabulary: int | None = None) -> Foreign
     if len(ids) < len(texts):
         twice = next(text for place, text in enumerate(texts) if ids[text] != place)
         raise FileError(f"{path} has the piece {twice!r} twice", "give a tokenizer.bin whose pieces all differ")
-    return ForeignTokenizer(_engine(ids, [score for _, score in pieces]), marks=Marks(bos=1, eos=2, unk=0))
+    return PretrainedTokenizer(_engine(ids, [score for _, score in pieces]), marks=SpecialTokens(bos=1, eos=2, unk=0))
 
 
 def _pieces(path: Path) -> Iterator[tuple[str, float]]:

@@ -11,27 +11,32 @@ from typing import Any
 import torch
 
 from regard.errors import FileError
+from regard.interop.generation_config import read_generation_config, read_start
 from regard.interop.huggingface import family_of, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
-from regard.interop.manners import read_manners, read_start
 from regard.interop.sentences import read_pooling
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, ModelTable, Recipe, TaskTable, TokenizerTable
-from regard.text.foreign import ForeignTokenizer, open_foreign
+from regard.text.pretrained import PretrainedTokenizer, open_pretrained
 
-TASK_OF_HEAD = {"masked": "masked", "labels": "classification", "spans": "questions", "none": "vectors"}
+TASK_OF_HEAD = {
+    "masked": "masked",
+    "labels": "classification",
+    "spans": "question_answering",
+    "none": "sentence_embedding",
+}
 """What a model is for, where its head says so."""
-FOREIGN = TokenizerTable(kind="foreign")
+PRETRAINED = TokenizerTable(kind="pretrained")
 
-Loaded = tuple[Transformer, ForeignTokenizer, Recipe]
+Loaded = tuple[Transformer, PretrainedTokenizer, Recipe]
 
 
 def open_folder(folder: Path) -> Loaded:
     """The model in a folder of Hugging Face's kind."""
-    tokenizer = open_foreign(folder)  # first: it is small, and what is missing beside large weights is soon said
+    tokenizer = open_pretrained(folder)  # first: it is small, and what is missing beside large weights is soon said
     module = read_model(folder)
-    if module.config.architecture == "encoder-decoder":
+    if module.config.architecture == "encoder_decoder":
         start = read_start(folder)
         if start is not None and start >= module.config.vocabulary:
             raise FileError(
@@ -39,10 +44,10 @@ def open_folder(folder: Path) -> Loaded:
                 "copy its config.json and generation_config.json again",
             )
         begin = tokenizer.marks.pad if start is None else start
-        tokenizer = ForeignTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
+        tokenizer = PretrainedTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
     _check_size(tokenizer, module.config, folder)
     writes = module.config.head == "tokens"
-    decoding = read_manners(folder, module.config, tokenizer.marks.eos) if writes else DecodingTable()
+    decoding = read_generation_config(folder, module.config, tokenizer.marks.eos) if writes else DecodingTable()
     tokenizer = tokenizer.of_size(module.config.vocabulary)
     task, family = _task(module.config, tokenizer, folder), family_of(folder).name
     return module, tokenizer, _recipe(module.config, task, decoding, family)
@@ -60,10 +65,10 @@ def open_llama2c(path: Path) -> Loaded:
     with torch.device("meta"):
         module = Transformer(config)
     module.load_state_dict(tensors, assign=True)
-    return module.eval(), tokenizer, _recipe(config, {"name": "language"}, DecodingTable(), "llama")
+    return module.eval(), tokenizer, _recipe(config, {"name": "language_modelling"}, DecodingTable(), "llama")
 
 
-def _check_size(tokenizer: ForeignTokenizer, config: TransformerConfig, folder: Path) -> None:
+def _check_size(tokenizer: PretrainedTokenizer, config: TransformerConfig, folder: Path) -> None:
     if tokenizer.size > config.vocabulary:
         raise FileError(
             f"{folder} has a tokenizer of {tokenizer.size} entries and a model of {config.vocabulary}",
@@ -71,21 +76,21 @@ def _check_size(tokenizer: ForeignTokenizer, config: TransformerConfig, folder: 
         )
 
 
-def _task(config: TransformerConfig, tokenizer: ForeignTokenizer, folder: Path) -> dict[str, Any]:
+def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Path) -> dict[str, Any]:
     """The [task] table."""
     if config.head in TASK_OF_HEAD:
         return {"name": TASK_OF_HEAD[config.head], **(read_pooling(folder) if config.head == "none" else {})}
-    if config.architecture == "encoder-decoder":
+    if config.architecture == "encoder_decoder":
         return {"name": "translation"}
     framed = tokenizer.framed([])[0]
-    return {"name": "language", "begin": "bos" if framed and framed[0] == tokenizer.marks.bos else "none"}
+    return {"name": "language_modelling", "begin": "bos" if framed and framed[0] == tokenizer.marks.bos else "none"}
 
 
 def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable, family: str) -> Recipe:
     shape = config.model_dump(exclude={"vocabulary", "labels"})
     return Recipe(
         task=TaskTable.model_validate(task),
-        tokenizer=FOREIGN,
+        tokenizer=PRETRAINED,
         model=ModelTable.model_validate({**shape, "family": family}),
         decoding=decoding,
     )

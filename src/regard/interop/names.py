@@ -9,46 +9,46 @@ from torch import Tensor
 
 from regard.errors import FileError
 from regard.interop.tensors import Tensors
-from regard.models.families.family import Family, Names, Place
+from regard.models.families.family import Family, Names, Slot
 
 PLAIN = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """Numbers that are what they say, without a scale beside them."""
 REMEDY = "the config and the weights must come from the same model"
 
 
-def place_of(name: str, names: Names) -> Place | None:
+def slot_of(name: str, names: Names) -> Slot | None:
     """Where our parameter is in theirs; by its own name, or by its module's."""
     module, _, last = name.rpartition(".")
     number = re.search(r"\.layers\.(\d+)\.", name)
     for asked, ending in ((name, ""), (module, f".{last}")):
         found = names.get(re.sub(r"\.layers\.\d+\.", ".layers.*.", asked))
         if found is not None:
-            place = Place(found) if isinstance(found, str) else found
-            whole = place.name + ending
+            slot = Slot(found) if isinstance(found, str) else found
+            whole = slot.name + ending
             whole = whole.replace("*", number.group(1)) if number else whole
-            return Place(whole, place.part, place.of, place.turned, place.skipped, place.row)
+            return Slot(whole, slot.part, slot.of, slot.transposed, slot.skip_rows, slot.squeeze)
     return None
 
 
-def cut(tensor: Tensor, place: Place) -> Tensor:
+def cut(tensor: Tensor, slot: Slot) -> Tensor:
     """Ours of theirs."""
-    if place.turned and tensor.dim() == 2:
+    if slot.transposed and tensor.dim() == 2:
         tensor = tensor.T
-    if place.of > 1:
-        tensor = tensor.chunk(place.of)[place.part]
-    if place.row:
+    if slot.of > 1:
+        tensor = tensor.chunk(slot.of)[slot.part]
+    if slot.squeeze:
         tensor = tensor[0]
-    return tensor[place.skipped :].contiguous()
+    return tensor[slot.skip_rows :].contiguous()
 
 
-def join(parts: list[Tensor], place: Place) -> Tensor:
+def join(parts: list[Tensor], slot: Slot) -> Tensor:
     """Theirs of ours: all parts of it, in order."""
     tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
-    if place.skipped:
-        tensor = torch.cat((tensor.new_zeros(place.skipped, *tensor.shape[1:]), tensor))
-    if place.row:
+    if slot.skip_rows:
+        tensor = torch.cat((tensor.new_zeros(slot.skip_rows, *tensor.shape[1:]), tensor))
+    if slot.squeeze:
         tensor = tensor[None]
-    return tensor.T.contiguous() if place.turned and tensor.dim() == 2 else tensor.contiguous()
+    return tensor.T.contiguous() if slot.transposed and tensor.dim() == 2 else tensor.contiguous()
 
 
 class Reading:
@@ -60,25 +60,27 @@ class Reading:
         """Their tensors by the name of today, with what their file calls them."""
         body = family.body
         self.needed: set[str] = set()
-        """What the model has a place for, by their names; what is needed stands in for nothing else."""
+        """What the model has a slot for, by their names; what is needed stands in for nothing else."""
         self.bare = bool(body) and not any(name.startswith(body) for name in self.given)
 
     def tensors(self, shapes: dict[str, torch.Size]) -> Iterator[tuple[str, Tensor]]:
         """Every one of ours."""
         used = set()
-        self.needed = {self._own(place.name) for name in shapes if (place := place_of(name, self.names)) is not None}
+        self.needed = {self._own(slot.name) for name in shapes if (slot := slot_of(name, self.names)) is not None}
         for name, shape in shapes.items():
-            place = place_of(name, self.names)
-            if place is None:
-                raise FileError(f"a {self.family.name} model has no place for {name!r}", REMEDY)
-            theirs = self._present(self._own(place.name))
+            slot = slot_of(name, self.names)
+            if slot is None:
+                raise FileError(f"a {self.family.name} model has no slot for {name!r}", REMEDY)
+            theirs = self._present(self._own(slot.name))
             used.add(theirs)
             tensor = self.source.read(self.given[theirs])
             if tensor.dtype not in PLAIN:
                 raise FileError(f"{self.where} has {theirs!r} in {tensor.dtype}", "use weights that are not quantised")
             try:
-                turned = place.turned and tensor.dim() == 2
-                ours = self.source.copy(self.given[theirs], partial(cut, place=place)) if turned else cut(tensor, place)
+                transposed = slot.transposed and tensor.dim() == 2
+                ours = (
+                    self.source.copy(self.given[theirs], partial(cut, slot=slot)) if transposed else cut(tensor, slot)
+                )
             except (IndexError, RuntimeError):
                 ours = tensor
             if ours.shape != shape:
@@ -127,12 +129,12 @@ def _today(name: str) -> str:
     return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
 
 
-def their_tensors(names: Names, ours: dict[str, Tensor]) -> dict[str, Tensor]:
+def hf_tensors(names: Names, ours: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors under their names."""
-    parts: dict[str, tuple[Place, dict[int, Tensor]]] = {}
+    parts: dict[str, tuple[Slot, dict[int, Tensor]]] = {}
     for name, tensor in ours.items():
-        place = place_of(name, names)
-        if place is None:
-            raise FileError(f"there is no place for {name!r} in this family", "convert to another one")
-        parts.setdefault(place.name, (place, {}))[1][place.part] = tensor.detach()
-    return {name: join([found[part] for part in sorted(found)], place) for name, (place, found) in parts.items()}
+        slot = slot_of(name, names)
+        if slot is None:
+            raise FileError(f"there is no slot for {name!r} in this family", "convert to another one")
+        parts.setdefault(slot.name, (slot, {}))[1][slot.part] = tensor.detach()
+    return {name: join([found[part] for part in sorted(found)], slot) for name, (slot, found) in parts.items()}

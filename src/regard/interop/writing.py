@@ -8,15 +8,15 @@ from tokenizers.processors import TemplateProcessing
 
 from regard.data.sentinels import SENTINELS
 from regard.files import write_json, write_text
+from regard.interop.generation_config import GENERATION, to_generation_config
 from regard.interop.huggingface import fitting_family, write_model
-from regard.interop.manners import GENERATION, their_manners
 from regard.interop.sentences import write_pooling
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
-from regard.text.foreign import ForeignTokenizer
+from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
 
-ENCODERS = ("masked", "classification", "questions", "vectors")
+ENCODERS = ("masked", "classification", "question_answering", "sentence_embedding")
 """Tasks whose texts stand between two marks."""
 
 
@@ -26,7 +26,7 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     family = fitting_family(module, recipe.model.family)
     marks = _marks(tokenizer, recipe)
     ids: dict[str, int | None] = {f"{role}_token_id": marks.get(role) for role in ("pad", "bos", "eos")}
-    if module.config.architecture == "encoder-decoder":
+    if module.config.architecture == "encoder_decoder":
         ids["decoder_start_token_id"] = tokenizer.bos_id
     write_model(folder, module, family, ids)
     write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, module.config.architecture))
@@ -37,11 +37,11 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
         **names,
     }
     if module.config.positions == "learnt":
-        settings["model_max_length"] = module.config.longest
+        settings["model_max_length"] = module.config.max_positions
     write_json(folder / "tokenizer_config.json", settings)
     if module.config.head == "tokens":
-        write_json(folder / GENERATION, their_manners(recipe.decoding, ids))
-    if recipe.task.name == "vectors":
+        write_json(folder / GENERATION, to_generation_config(recipe.decoding, ids))
+    if recipe.task.name == "sentence_embedding":
         write_pooling(folder, module.config.width, recipe.task)
     return family.name
 
@@ -60,7 +60,7 @@ def with_segments(module: Transformer) -> Transformer:
 
 def _marks(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
     """The special ids there are, by what they are for."""
-    if isinstance(tokenizer, ForeignTokenizer):
+    if isinstance(tokenizer, PretrainedTokenizer):
         known = tokenizer.marks.known()
         starts = recipe.task.name == "translation" and known.get("bos") == known.get("pad")
         return {role: token for role, token in known.items() if not (role == "bos" and starts)}
@@ -74,14 +74,14 @@ def _marks(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
 def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> str:
     """The tokenizer; the marks that we put round texts ourselves are put there by theirs."""
     text = tokenizer.to_json()
-    if isinstance(tokenizer, ForeignTokenizer):
+    if isinstance(tokenizer, PretrainedTokenizer):
         return text
     engine, _ = parse_engine(text)
     begin, end = (tokenizer.token_text(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
     single, pair = "$A", None
     if recipe.task.name in ENCODERS:
         single, pair = f"{begin} $A {end}", f"{begin}:0 $A:0 {end}:0 $B:1 {end}:1"
-    elif architecture == "encoder-decoder":
+    elif architecture == "encoder_decoder":
         single = f"$A {end}"
     elif recipe.task.name == "translation":
         single = f"$A {begin}"

@@ -5,10 +5,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from regard.attention.rotary import PLAIN, RotaryConfig
-from regard.blocks.config import MOST, BlockConfig
+from regard.blocks.config import MOST, BlockConfig, head_width
 from regard.errors import ConfigError
 
-Architecture = Literal["encoder-decoder", "encoder", "decoder"]
+Architecture = Literal["encoder_decoder", "encoder", "decoder"]
 PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learnt", "rotary", "alibi", "t5", "none"]
 Head = Literal["tokens", "masked", "labels", "spans", "none"]
 
@@ -20,29 +20,29 @@ MOST_LAYERS = 10_000
 class TransformerShape(BlockConfig):
     """Left alone, the plain Transformer of 2017 at a small size: post-norm, ReLU, sinusoidal, scaled embeddings."""
 
-    architecture: Architecture = Field("encoder-decoder", description="which stacks there are")
+    architecture: Architecture = Field("encoder_decoder", description="which stacks there are")
     layers: int = Field(2, ge=1, le=MOST_LAYERS, description="layers of each stack")
     encoder_layers: int | None = Field(
         None, ge=1, le=MOST_LAYERS, description="of the encoder, where it has another number"
     )
     positions: PositionScheme = Field("sinusoidal", description="how tokens know where they stand")
-    longest: int = Field(
+    max_positions: int = Field(
         512, ge=1, le=MOST, description="how many positions `learnt` learns; other schemes have no limit"
     )
     rotary: RotaryConfig = Field(PLAIN, description="how `rotary` turns")
-    buckets: int = Field(32, ge=4, le=MOST, description="classes of distance that `t5` tells apart")
-    furthest: int = Field(128, ge=5, le=MOST, description="distance from which on `t5` tells none apart")
+    relative_buckets: int = Field(32, ge=4, le=MOST, description="classes of distance that `t5` tells apart")
+    relative_distance: int = Field(128, ge=5, le=MOST, description="distance from which on `t5` tells none apart")
     segments: int = Field(
         0, ge=0, le=MOST, description="kinds of segments an encoder tells apart, such as question and passage"
     )
     embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer")
-    draw: Literal["glorot", "normal"] = Field(
+    init: Literal["glorot", "normal"] = Field(
         "glorot", description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2"
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
-    tied: bool = Field(True, description="the output reads the embedding table backwards")
-    scaled: bool = Field(True, description="embeddings are multiplied by √width")
+    tie_embeddings: bool = Field(True, description="the output reads the embedding table backwards")
+    scale_embeddings: bool = Field(True, description="embeddings are multiplied by √width")
     output_scaled: bool = Field(False, description="what the output reads is divided by √width, as in T5")
     output_bias: bool = Field(False, description="the output adds a learnt number for each token")
 
@@ -52,9 +52,9 @@ class TransformerShape(BlockConfig):
             raise ConfigError(
                 f"sinusoidal positions come in pairs and a width of {self.width} is odd", "use an even width"
             )
-        if self.positions == "rotary" and self.head_width % 2:
+        if self.positions == "rotary" and head_width(self) % 2:
             raise ConfigError(
-                f"rotary positions turn pairs and a head width of {self.head_width} is odd",
+                f"rotary positions turn pairs and a head width of {head_width(self)} is odd",
                 "choose width and heads so that width ÷ heads is even",
             )
         return self
@@ -79,7 +79,7 @@ def _settled(config: TransformerShape) -> dict[str, object]:
     """What the values that may be absent then are."""
     return {
         "key_value_heads": config.key_value_heads or config.heads,
-        "head_size": config.head_width,
+        "head_width": head_width(config),
         "feedforward_width": config.feedforward_width or 4 * config.width,
         "epsilon": config.epsilon or (1e-5 if config.norm == "layer" else 1e-6),
         "encoder_layers": config.encoder_layers or config.layers,

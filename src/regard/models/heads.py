@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from regard.axes import Hidden, Logits
 from regard.blocks.config import BlockConfig
-from regard.blocks.feedforward import ACTIVATIONS
-from regard.blocks.norm import norm
-from regard.embedding.linear import Linear, linear
 from regard.embedding.tokens import TokenEmbedding
+from regard.layers.feedforward import ACTIVATIONS
+from regard.layers.linear import Linear, linear
+from regard.layers.norm import norm
 from regard.models.config import TransformerConfig
 
 
-class Change(nn.Module):
+class MaskedLMTransform(nn.Module):
     """The network before the output of a masked language model."""
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.linear = Linear(config.width, config.width)
         self.activation = ACTIVATIONS[config.feedforward]
-        self.norm = norm(config)
+        self.norm = norm(config.norm, config.width, config.epsilon)
 
     def forward(self, hidden: Hidden) -> Hidden:
         """Turn, bend, normalise."""
@@ -39,8 +39,8 @@ class TokenOutput(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.change = Change(config) if config.head == "masked" else None
-        self.weight = None if config.tied else nn.Parameter(torch.empty(config.vocabulary, config.width))
+        self.change = MaskedLMTransform(config) if config.head == "masked" else None
+        self.weight = None if config.tie_embeddings else nn.Parameter(torch.empty(config.vocabulary, config.width))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
         self.factor = config.width**-0.5 if config.output_scaled else 1.0
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from regard.attention.bias import ALiBi, Bias, RelativeBuckets
 from regard.attention.rotary import Rotary, Rotate
 from regard.axes import Hidden
+from regard.blocks.config import head_width
 from regard.embedding.positions import Learnt, Sinusoidal, SinusoidalHalves
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
@@ -18,21 +19,24 @@ class Positions(nn.Module):
     def __init__(self, config: TransformerConfig, *, both_directions: bool) -> None:
         super().__init__()
         scheme = config.positions
-        self.longest = config.longest if scheme == "learnt" else None
+        self.max_positions = config.max_positions if scheme == "learnt" else None
         self.absolute: nn.Module | None = None
         if scheme == "sinusoidal":
             self.absolute = Sinusoidal(config.width)
         elif scheme == "sinusoidal_halves":
             self.absolute = SinusoidalHalves(config.width)
         elif scheme == "learnt":
-            self.absolute = Learnt(config.longest, config.width)
-        self.rotary = Rotary(config.head_width, config.rotary) if scheme == "rotary" else None
+            self.absolute = Learnt(config.max_positions, config.width)
+        self.rotary = Rotary(head_width(config), config.rotary) if scheme == "rotary" else None
         self.bias: Bias | None = None
         if scheme == "alibi":
             self.bias = ALiBi(config.heads)
         elif scheme == "t5":
             self.bias = RelativeBuckets(
-                config.heads, buckets=config.buckets, furthest=config.furthest, both_directions=both_directions
+                config.heads,
+                buckets=config.relative_buckets,
+                furthest=config.relative_distance,
+                both_directions=both_directions,
             )
 
     def add(self, stream: Hidden, positions: Int[Tensor, "#batch tokens"]) -> Hidden:
@@ -61,13 +65,13 @@ class Positions(nn.Module):
         begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
         places = columns - torch.where(begins, columns, 0).cummax(dim=1).values
         places = torch.where(documents == 0, 0, places)
-        if self.longest is not None:
+        if self.max_positions is not None:
             self._require_learnt(int(places.max()) + 1)
         return places
 
     def _require_learnt(self, length: int) -> None:
-        if self.longest is not None and length > self.longest:
+        if self.max_positions is not None and length > self.max_positions:
             raise InputError(
-                f"the text reaches position {length} and this model has learnt {self.longest}",
+                f"the text reaches position {length} and this model has learnt {self.max_positions}",
                 "shorten it or ask for fewer new tokens; rotary positions and their like have no limit",
             )

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.blocks.feedforward import GATED
+from regard.blocks.config import head_width
+from regard.layers.feedforward import GATED
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
@@ -94,7 +95,7 @@ class Size:
     @property
     def whole_cache(self) -> Memory:
         """The keys and values of a whole context, of the source and of the target where there are two."""
-        texts = 2 if self.config.architecture == "encoder-decoder" else 1
+        texts = 2 if self.config.architecture == "encoder_decoder" else 1
         tokens = texts * self.context
         return Memory(tokens * self.cache.float32, tokens * self.cache.bfloat16)
 
@@ -127,8 +128,8 @@ class Size:
 
 
 def size_of(config: TransformerConfig, context: int | None = None) -> Size:
-    """What the model of this config takes, for texts of `context` tokens; of its `longest` if absent."""
-    context = config.longest if context is None else context
+    """What the model of this config takes, for texts of `context` tokens; of its `max_positions` if absent."""
+    context = config.max_positions if context is None else context
     with torch.device("meta"):
         model = Transformer(config)
     counts = dict.fromkeys(("embedding", "attention", "feedforward", "norms", "output"), 0)
@@ -143,7 +144,7 @@ def size_of(config: TransformerConfig, context: int | None = None) -> Size:
 
 def _tied_table(config: TransformerConfig) -> int:
     """Numbers of the embedding table that the output multiplies by as well."""
-    return config.vocabulary * config.width if config.tied and config.head in ("tokens", "masked") else 0
+    return config.vocabulary * config.width if config.tie_embeddings and config.head in ("tokens", "masked") else 0
 
 
 def _kind(name: str) -> str:
@@ -160,19 +161,19 @@ def _kind(name: str) -> str:
 
 def _shared(config: TransformerConfig) -> int:
     """Numbers of a token's keys in one layer."""
-    return (config.key_value_heads or config.heads) * config.head_width
+    return (config.key_value_heads or config.heads) * head_width(config)
 
 
 def _kept_numbers(config: TransformerConfig, context: int) -> int:
     """Numbers kept for the backward pass, for a token; for one of the source and one of the target together."""
     inner = inner_copies(config) * (config.feedforward_width or 4 * config.width)
     norm = norm_copies(config) * config.width
-    attention = norm + 2 * config.heads * config.head_width + 2 * _shared(config)
+    attention = norm + 2 * config.heads * head_width(config) + 2 * _shared(config)
     weights = config.heads * context if config.positions == "t5" else 0
     encoder, decoder = _layers(config)
-    crossing = decoder * attention if encoder and decoder else 0
+    cross = decoder * attention if encoder and decoder else 0
     output = 2 * config.vocabulary if config.head in ("tokens", "masked") else 0
-    return (encoder + decoder) * (attention + weights + norm + inner) + crossing + output
+    return (encoder + decoder) * (attention + weights + norm + inner) + cross + output
 
 
 def norm_copies(config: TransformerConfig) -> int:
@@ -198,4 +199,4 @@ def _work(config: TransformerConfig, model: Transformer, context: int) -> float:
     met += _tied_table(config)
     encoder, decoder = _layers(config)
     keys = encoder * context + decoder * (context + 1) / 2 + (decoder * context if encoder and decoder else 0)
-    return 2 * met + 4 * config.heads * config.head_width * keys
+    return 2 * met + 4 * config.heads * head_width(config) * keys

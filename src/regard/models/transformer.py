@@ -10,19 +10,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.dropout import Dropout
 from regard.attention.mask import Causal, Document, Mask, Padding
 from regard.axes import Hidden, Logits, RowIds, RowLogits
-from regard.blocks.decoder import Decoder, DecoderCache, Surroundings
+from regard.blocks.decoder import Decoder, DecoderCache, LayerContext
 from regard.blocks.encoder import Encoder
-from regard.blocks.norm import norm
 from regard.data.batching import Inputs, Padded
-from regard.embedding.linear import Linear
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import InputError
+from regard.layers.dropout import Dropout
+from regard.layers.linear import Linear
+from regard.layers.norm import norm
 from regard.models.config import TransformerConfig
-from regard.models.draw import draw
 from regard.models.heads import Pooler, TokenOutput
+from regard.models.init import init_weights
 from regard.models.positions import Positions
 
 
@@ -49,24 +49,24 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        crossing = config.architecture == "encoder-decoder"
-        self.embedding = TokenEmbedding(config.vocabulary, config.width, scaled=config.scaled)
+        cross = config.architecture == "encoder_decoder"
+        self.embedding = TokenEmbedding(config.vocabulary, config.width, scaled=config.scale_embeddings)
         self.segments = nn.Embedding(config.segments, config.width) if config.segments else None
-        self.embedding_norm = norm(config) if config.embedding_norm else None
+        self.embedding_norm = norm(config.norm, config.width, config.epsilon) if config.embedding_norm else None
         self.dropout = Dropout(config.dropout)
         if config.architecture != "decoder":
             self.encoder_positions = Positions(config, both_directions=True)
             self.encoder = Encoder(config, config.encoder_layers or config.layers)
         if config.architecture != "encoder":
             self.decoder_positions = Positions(config, both_directions=False)
-            self.decoder = Decoder(config, config.layers, crossing=crossing)
+            self.decoder = Decoder(config, config.layers, cross=cross)
         self.pooler = Pooler(config.width) if config.pooled or config.head == "labels" else None
         self.output: nn.Module | None = None
         if config.head in ("tokens", "masked"):
             self.output = TokenOutput(config)
         elif config.head != "none":
             self.output = Linear(config.width, len(config.labels) if config.head == "labels" else 2)
-        draw(self, config)
+        init_weights(self, config)
 
     def forward(self, inputs: Inputs) -> Float[Tensor, "batch *places out"]:
         """What the head makes of the vectors (see heads.py).
@@ -114,7 +114,7 @@ class Transformer(nn.Module):
         if self.config.architecture == "encoder" or self.config.head == "none":
             raise InputError(
                 "an encoder does not decode: it gives one output per input token",
-                "use architecture 'decoder' or 'encoder-decoder' to generate text",
+                "use architecture 'decoder' or 'encoder_decoder' to generate text",
             )
         _require_one_text(inputs.tokens)
         if inputs.tokens.ragged and inputs.tokens.side == "right":
@@ -160,21 +160,21 @@ class Transformer(nn.Module):
             return TransformerState(DecoderCache(), padding)
         if inputs.source is None:
             raise InputError("an encoder–decoder needs a source", "give `Inputs(tokens, source)`")
-        cache = self.decoder.remember(self.encode(inputs.source))
+        cache = self.decoder.precompute_cross(self.encode(inputs.source))
         return TransformerState(cache, padding, _mask(inputs.source))
 
     def _read_packed(self, ids: Int[Tensor, "batch tokens"], documents: Int[Tensor, "batch tokens"]) -> Hidden:
         """The decoder's vectors of rows that hold several texts, each read as if it stood alone."""
-        if self.config.architecture == "encoder-decoder":
+        if self.config.architecture == "encoder_decoder":
             raise InputError(
                 "packed rows hold several texts and an encoder–decoder reads one source for each row",
                 "give one text in each row, or use architecture 'decoder'",
             )
         positions = self.decoder_positions
         places = positions.restart(documents)
-        around = Surroundings(Causal() & Document(documents), positions.bias, positions.rotate(places))
+        context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places))
         stream = self._enter(ids, positions, places)
-        hidden: Hidden = self.decoder(stream, DecoderCache(), around)[0]
+        hidden: Hidden = self.decoder(stream, DecoderCache(), context)[0]
         return hidden
 
     def _advance(
@@ -188,9 +188,9 @@ class Transformer(nn.Module):
         if state.padding is not None:
             real = Padding(past + tokens - state.padding, side="left")
             mask = real if mask is None else mask & real
-        around = Surroundings(mask, positions.bias, positions.rotate(places), state.memory_mask)
+        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask)
         stream = self._enter(ids, positions, places)
-        hidden, cache = self.decoder(stream, state.cache, around)
+        hidden, cache = self.decoder(stream, state.cache, context)
         return hidden, replace(state, cache=cache)
 
 

@@ -15,12 +15,12 @@ from regard.decoding.strategies import Strategy
 from regard.errors import InputError
 from regard.models.transformer import Transformer
 from regard.tasks.files import open_files, require_positions, window_of
-from regard.tasks.language import MEASURED, measured
+from regard.tasks.generation import TOGETHER
+from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, Task, refuse_decoding
-from regard.tasks.writing import TOGETHER
+from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, Task, TrainingData, refuse_decoding
 from regard.text.tokenizer import Tokenizer
-from regard.training.label_prediction import LabelPrediction
+from regard.training.losses import LabelPrediction
 
 
 class Classification(Task[Splits[Pair]]):
@@ -43,7 +43,9 @@ class Classification(Task[Splits[Pair]]):
         """Those of the training data, in order."""
         return labels_of(data.train)
 
-    def lesson(self, recipe: Recipe, data: Splits[Pair], module: Transformer, tokenizer: Tokenizer) -> Lesson:
+    def training_data(
+        self, recipe: Recipe, data: Splits[Pair], module: Transformer, tokenizer: Tokenizer
+    ) -> TrainingData:
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe, module, tokenizer)
         require_positions(module.config, how.window)
@@ -55,11 +57,11 @@ class Classification(Task[Splits[Pair]]):
             held = recipe.given.valid or f"what is held out of {recipe.given.train}"
             raise InputError(f"{held}: {error.problem}", "train on examples of every label") from error
         valid = [how.batch(rows) for rows in by_length(encoded, how, plan.batch_tokens)]
-        return Lesson(LabelPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
+        return TrainingData(LabelPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
 
     @torch.no_grad()
     def answers(
-        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
     ) -> list[Answer]:
         """Every label with its probability, the likeliest first."""
         refuse_decoding(self.name, strategy, max_new_tokens)
@@ -80,7 +82,7 @@ class Classification(Task[Splits[Pair]]):
             raise InputError(f"{len(paths)} files are given", "give one file of texts with labels")
         return read_labelled(paths[0], "auto" if recipe.data is None else recipe.data.format)
 
-    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
         """The share of texts whose likeliest label is theirs, and the loss per text in nats."""
         pairs: Sequence[Pair] = examples
         if not pairs:

@@ -51,7 +51,7 @@ def open_files(
 
 def window_of(recipe: Recipe) -> int:
     """How many tokens are read at once; of a model that was loaded, all that it has positions for."""
-    limit = recipe.model.longest if recipe.model.positions == "learnt" else WINDOW
+    limit = recipe.model.max_positions if recipe.model.positions == "learnt" else WINDOW
     if recipe.data is None:
         return limit
     return recipe.data.window or min(WINDOW, limit)
@@ -79,8 +79,8 @@ def _ending(name: str) -> str:
 
 def require_positions(shape: TransformerShape, places: int) -> None:
     """Raise ConfigError if so many tokens have no position."""
-    if shape.positions == "learnt" and places > shape.longest:
+    if shape.positions == "learnt" and places > shape.max_positions:
         raise ConfigError(
-            f"a window of {places} tokens reaches further than the {shape.longest} positions that are learnt",
-            f"use data.window={shape.longest} or model.longest={places}",
+            f"a window of {places} tokens reaches further than the {shape.max_positions} positions that are learnt",
+            f"use data.window={shape.max_positions} or model.max_positions={places}",
         )

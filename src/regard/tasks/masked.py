@@ -9,15 +9,15 @@ from torch import Tensor
 
 from regard.data.batching import IGNORED, Inputs, Padded
 from regard.data.masking import Masking
-from regard.data.splits import Document
+from regard.data.splits import TextDocument
 from regard.data.windows import in_order
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
-from regard.tasks.documents import OfDocuments
+from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
-from regard.tasks.language import MEASURED
+from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import Answer, Asked, refuse_decoding
+from regard.tasks.task import Answer, Loaded, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import cross_entropy
 
@@ -30,23 +30,23 @@ class Masked(OfDocuments):
 
     name = "masked"
     architectures = ("encoder",)
-    example = Document
+    example = TextDocument
     heads = ("masked", "tokens")
     specials = (Tokenizer.mask,)
 
-    def reading(self, recipe: Recipe, tokenizer: Tokenizer) -> Masking:
+    def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> Masking:
         """Some tokens of every window are hidden."""
         return Masking(tokenizer, window_of(recipe))
 
     def answers(
-        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
     ) -> list[Answer]:
         """The likeliest fills of each hidden place, and the text with the likeliest of all filled in."""
         refuse_decoding(self.name, strategy, max_new_tokens)
         return [self._filled(model, text) for text in texts]
 
     @torch.no_grad()
-    def _filled(self, model: Asked, text: str) -> Answer:
+    def _filled(self, model: Loaded, text: str) -> Answer:
         token = model.tokenizer
         name = token.token_text(token.mask_id)
         if name not in text:
@@ -72,13 +72,13 @@ class Masked(OfDocuments):
         return {(one, token.token_text(one)): value for one, value in pairs}
 
     @torch.no_grad()
-    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
         """Loss per hidden token in nats, and the share of hidden tokens that are the likeliest."""
-        documents: Sequence[Document] = examples
-        stream, reading = self.windows(model, documents)
+        documents: Sequence[TextDocument] = examples
+        stream, objective = self.windows(model, documents)
         device = next(model.module.parameters()).device
         total, count, right = 0.0, 0, 0
-        for batch in in_order(stream, reading, MEASURED):
+        for batch in in_order(stream, objective, MEASURED):
             placed = batch.to(device)
             logits: Tensor = model.module(placed.inputs)
             loss = cross_entropy(logits, placed.targets)

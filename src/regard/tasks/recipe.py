@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from regard.config import Config
-from regard.decoding.rules import Rules
+from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Renormalized, Suppressed
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, choose
 from regard.metrics.text import BleuTokenizer
@@ -30,7 +30,15 @@ from regard.training.plan import TrainingPlan
 
 Source = str | tuple[str, str]
 TokenId = Annotated[int, Field(ge=0)]
-TaskName = Literal["translation", "language", "masked", "denoising", "classification", "questions", "vectors"]
+TaskName = Literal[
+    "translation",
+    "language_modelling",
+    "masked",
+    "denoising",
+    "classification",
+    "question_answering",
+    "sentence_embedding",
+]
 
 
 class TaskTable(Config):
@@ -132,7 +140,7 @@ def _shortest(path: Path) -> Path:
 class TokenizerTable(Config):
     """How text becomes ids."""
 
-    kind: Literal["bpe", "bpe-words", "wordpiece", "wordpiece-cased", "characters", "foreign"] = Field(
+    kind: Literal["bpe", "bpe_words", "wordpiece", "wordpiece_cased", "characters", "pretrained"] = Field(
         "bpe", description="byte-level BPE, BPE of words with an end mark, WordPiece, whose texts do not come back, …"
     )
     size: int = Field(512, ge=1, description="entries of the vocabulary")
@@ -182,10 +190,10 @@ class DecodingTable(Config):
     ends: tuple[TokenId, ...] | None = Field(
         None, min_length=1, description="ids that end it; the tokenizer's if absent"
     )
-    banned: tuple[TokenId, ...] | None = Field(None, description="ids that are never in it")
-    first: TokenId | None = Field(None, description="the id every answer begins with")
-    last: TokenId | None = Field(None, description="the id at its length limit, where it has not ended before")
-    renormalised: bool = Field(False, description="a beam counts shares of what may be chosen, as Marian's do")
+    suppressed: tuple[TokenId, ...] | None = Field(None, description="ids that are never in it")
+    forced_bos: TokenId | None = Field(None, description="the id every answer begins with")
+    forced_eos: TokenId | None = Field(None, description="the id at its length limit, where it has not ended before")
+    renormalize: bool = Field(False, description="a beam counts shares of what may be chosen, as Marian's do")
 
     @model_validator(mode="after")
     def _options_belong(self) -> "DecodingTable":
@@ -209,15 +217,18 @@ class DecodingTable(Config):
             return Beam(size, 1.0 if self.length_penalty is None else self.length_penalty)
         return Greedy()
 
-    def rules(self, vocabulary: int) -> Rules:
-        """Which tokens of so many may be chosen."""
-        ones = [one for one in (self.first, self.last) if one is not None]
-        banned = self.banned or ()
-        none = max((*ones, *banned, *(self.ends or ())), default=0)
-        if none >= vocabulary or len(set(banned)) == vocabulary:
-            problem = f"id {none} is none" if none >= vocabulary else "every one is banned"
+    def filters(self, vocabulary: int) -> tuple[Filter, ...]:
+        """Which tokens of so many may be chosen, whatever the strategy."""
+        ones = [one for one in (self.forced_bos, self.forced_eos) if one is not None]
+        suppressed = self.suppressed or ()
+        none = max((*ones, *suppressed, *(self.ends or ())), default=0)
+        if none >= vocabulary or len(set(suppressed)) == vocabulary:
+            problem = f"id {none} is none" if none >= vocabulary else "every one is suppressed"
             raise ConfigError(f"[decoding] {problem} of the model's {vocabulary} tokens", f"use 0 to {vocabulary - 1}")
-        return Rules(banned, self.first, self.last, self.renormalised)
+        found: list[Filter] = [Suppressed(suppressed)] if suppressed else []
+        found += [] if self.forced_bos is None else [ForcedBos(self.forced_bos)]
+        found += [] if self.forced_eos is None else [ForcedEos(self.forced_eos)]
+        return (*found, Renormalized()) if self.renormalize else tuple(found)
 
 
 BEAM_OPTIONS = ("beams", "length_penalty")
@@ -227,10 +238,10 @@ SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
 MEANT_FOR: dict[str, tuple[str, ...]] = {
     "task.bleu": ("translation",),
     "task.prefix": ("translation",),
-    "task.begin": ("language",),
-    "task.pooling": ("vectors",),
-    "task.normalised": ("vectors",),
-    "data.window": ("language", "masked", "denoising", "classification", "questions"),
+    "task.begin": ("language_modelling",),
+    "task.pooling": ("sentence_embedding",),
+    "task.normalised": ("sentence_embedding",),
+    "data.window": ("language_modelling", "masked", "denoising", "classification", "question_answering"),
     "data.batches": ("translation",),
 }
 """The keys that mean something for some tasks alone."""
@@ -277,9 +288,9 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _tokenizer_can_be_learnt(self) -> "Recipe":
-        if self.data is not None and self.tokenizer.kind == "foreign":
+        if self.data is not None and self.tokenizer.kind == "pretrained":
             raise ConfigError(
-                "[tokenizer] kind = 'foreign' is that of a model which was loaded, and nothing learns it", "use bpe"
+                "[tokenizer] kind = 'pretrained' is that of a model which was loaded, and nothing learns it", "use bpe"
             )
         return self
 

@@ -1,7 +1,7 @@
 """What a model can be for, as one object: its data, how it is taught, how it answers and how it is measured.
 
-`TASKS` (table.py) has them by the name a recipe's [task] gives. `regard.train` asks a task for its lesson, `Model.run`
-for its answers, `regard evaluate` for its figures; none of them knows which task it is.
+`TASKS` (registry.py) has them by the name a recipe's [task] gives. `regard.train` asks a task for its training data,
+`Model.run` for its answers, `regard evaluate` for its figures; none of them knows which task it is.
 """
 
 from abc import ABC, abstractmethod
@@ -14,12 +14,11 @@ from regard.data.batching import Batch
 from regard.data.corpus import Examples, Split
 from regard.data.stream import Batches
 from regard.decoding.strategies import Strategy
-from regard.errors import ConfigError, InputError
+from regard.errors import ConfigError, InputError, VocabularyError
 from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe
-from regard.text.opening import KINDS
-from regard.text.room import RoomError
+from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import Trainable
 
@@ -30,7 +29,7 @@ EVERY_SPLIT: tuple[Split, ...] = ("train", "valid", "test")
 
 
 @runtime_checkable
-class Asked(Protocol):
+class Loaded(Protocol):
     """What a task needs of the model that is asked: `regard.Model` has it."""
 
     @property
@@ -64,7 +63,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingData:
     """What the loop trains, on what, and what it measures itself on."""
 
     trainable: Trainable
@@ -113,7 +112,7 @@ class Task(ABC, Generic[D]):
         texts = (piece for text in self.texts(data, table.sample) for piece in _pieces(text))
         try:
             learnt = kind.train(texts, table.size - len(new))
-        except RoomError as error:
+        except VocabularyError as error:
             raise error.beside(len(new)) from None
         return learnt.with_specials(new) if new else learnt
 
@@ -122,7 +121,7 @@ class Task(ABC, Generic[D]):
         return ()
 
     @abstractmethod
-    def lesson(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> Lesson:
+    def training_data(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
         """Everything the loop needs; what cannot be trained on is refused here."""
 
     def check(self, recipe: Recipe, text: str) -> None:
@@ -132,7 +131,7 @@ class Task(ABC, Generic[D]):
 
     @abstractmethod
     def answers(
-        self, model: Asked, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
     ) -> list[Answer]:
         """What the model says to each text."""
 
@@ -141,7 +140,7 @@ class Task(ABC, Generic[D]):
         """Examples of a user's files, to measure on."""
 
     @abstractmethod
-    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
         """The task's figures on these examples."""
 
 

@@ -19,19 +19,18 @@ from regard.errors import ConfigError, FileError, InputError
 from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
-from regard.tasks.gaps import filled, refuse_stream
+from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.recipe import DataTable, Recipe, Source
-from regard.tasks.task import EVERY_SPLIT, Answer, Asked, Lesson, held_out
-from regard.tasks.writing import Writing
+from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, TrainingData, held_out
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
 
 
-class Translation(Writing[Corpus]):
+class Translation(Generation[Corpus]):
     """A text in, a text out."""
 
     name = "translation"
-    architectures = ("encoder-decoder", "decoder")
+    architectures = ("encoder_decoder", "decoder")
     example = Pair
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
@@ -44,14 +43,14 @@ class Translation(Writing[Corpus]):
         pairs = (data.example("train", index) for index in range(sample if known is None else min(sample, known)))
         return (text for pair in pairs for text in pair)
 
-    def lesson(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> Lesson:
+    def training_data(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
         """Targets from sources, in batches by length or packed."""
         plan, how = recipe.training, objective(module.config, tokenizer, recipe.task.prefix)
         batches = batch_stream(recipe, data, how)
         next(batches.start(Position()))
         valid = by_length(how.encode(held_out(data, "valid")), how, plan.batch_tokens)
         trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
-        return Lesson(trainable, batches, [how.batch(batch) for batch in valid])
+        return TrainingData(trainable, batches, [how.batch(batch) for batch in valid])
 
     def check(self, recipe: Recipe, text: str) -> None:
         """No empty text, and of a built-in corpus, what it teaches."""
@@ -59,17 +58,17 @@ class Translation(Writing[Corpus]):
         if recipe.data is not None and recipe.data.corpus is not None:
             open_corpus(recipe.data).check(text)
 
-    def prompt(self, model: Asked, texts: Sequence[str]) -> Inputs:
+    def prompt(self, model: Loaded, texts: Sequence[str]) -> Inputs:
         """The sources, and where the decoder begins."""
         return objective(model.module.config, model.tokenizer, model.recipe.task.prefix).prompt(texts)
 
-    def answer(self, model: Asked, text: str, found: Hypothesis) -> Answer:
+    def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What the model wrote; where the text has gaps that the model knows, as T5 does, the text with them filled."""
         if gaps(text, model.tokenizer):
-            return filled(text, self.written(model, found), found.score, model.tokenizer)
+            return filled_answer(model, text, self.written(model, found), found.score)
         return super().answer(model, text, found)
 
-    def stream(self, model: Asked, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
+    def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
         """Pieces of the answer as they are chosen; not of a text with gaps."""
         if gaps(text, model.tokenizer):
             refuse_stream()
@@ -81,7 +80,7 @@ class Translation(Writing[Corpus]):
             raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
         return read_pairs(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
 
-    def evaluate(self, model: Asked, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
         """Where every question has one answer, the share of right ones; else BLEU and chrF too."""
         pairs: Sequence[Pair] = examples
         if not pairs:
@@ -96,7 +95,7 @@ class Translation(Writing[Corpus]):
 
 def objective(shape: TransformerShape, tokenizer: Tokenizer, prefix: str = "") -> Objective:
     """How this architecture turns a source into a target."""
-    return (SourceToTarget if shape.architecture == "encoder-decoder" else Continuation)(tokenizer, prefix)
+    return (SourceToTarget if shape.architecture == "encoder_decoder" else Continuation)(tokenizer, prefix)
 
 
 def open_corpus(table: DataTable | None, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:

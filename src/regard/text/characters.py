@@ -15,9 +15,9 @@ from tokenizers import AddedToken, decoders
 from tokenizers import Tokenizer as Engine
 from tokenizers.models import BPE
 
+from regard.errors import VocabularyError
 from regard.text.counting import valid_text
-from regard.text.fast import Encode
-from regard.text.room import RoomError
+from regard.text.tiktoken_backend import Encode
 from regard.text.tokenizer import SPECIALS, Tokenizer
 
 
@@ -30,7 +30,7 @@ class CharacterTokenizer(Tokenizer):
     def train(cls, texts: Iterable[str], size: int) -> "CharacterTokenizer":
         """The characters of the texts, or of very many the `size` − 4 most frequent; same texts, same result."""
         if size <= len(SPECIALS):
-            raise RoomError(size, len(SPECIALS), 1, "a character")
+            raise VocabularyError(size, len(SPECIALS), 1, "a character")
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(valid_text(text))

@@ -4,7 +4,7 @@
 
 A derivation replays the plain reference (bpe.py): before each merge the pairs and their counts, ties first, and after
 it the words it changed. Lines are lists of (text, style); a terminal colours them, a pipe drops the styles. Whatever
-a terminal would obey is written out in them (`visible`).
+a terminal would obey is written out in them (`escape`).
 """
 
 from collections import Counter, defaultdict
@@ -16,8 +16,8 @@ from itertools import pairwise
 from regard.errors import InputError
 from regard.text.bpe import Bpe, Merge, Pair, build, joined, train
 from regard.text.bytelevel import bytes_of
-from regard.text.visible import visible
-from regard.text.words import MARK, STAND_IN, shown
+from regard.text.escape import escape
+from regard.text.word_bpe import MARK, STAND_IN, shown
 
 MOST_WORDS = 2_000
 """Different words of a corpus that is explained: some seconds. Time goes with words times merges, so more take long."""
@@ -190,7 +190,7 @@ def _building(word: str, ranks: Mapping[Pair, int]) -> Building:
 
 # As lines
 
-WORDS = Reading(lambda word: visible(word.removesuffix(MARK).replace(STAND_IN, MARK)), shown)
+WORDS = Reading(lambda word: escape(word.removesuffix(MARK).replace(STAND_IN, MARK)), shown)
 BYTES = Reading(lambda word: repr(bytes_of(word).decode("utf-8", errors="backslashreplace")), list)
 
 
@@ -231,7 +231,7 @@ def _step(number: int, step: Step, total: int) -> list[Line]:
     occurs = f"   occurs {step.merge.count} times"
     head: Line = [
         (f"{number:<4}", "bold"),
-        (f"{_spread(step.merge.pair)} → {visible(new)}", "bold green"),
+        (f"{_spread(step.merge.pair)} → {escape(new)}", "bold green"),
         (occurs, ""),
     ]
     lines = [head]
@@ -258,7 +258,7 @@ def _corpus(words: Sequence[Word], new: str | None, total: int) -> Line:
 
 
 def _spread(symbols: Iterable[str]) -> str:
-    return " ".join(map(visible, symbols))
+    return " ".join(map(escape, symbols))
 
 
 def text_lines(words: Iterable[Building], reading: Reading) -> list[Line]:
@@ -281,5 +281,5 @@ def text_lines(words: Iterable[Building], reading: Reading) -> list[Line]:
 def _marked(symbols: Sequence[str], new: str | None) -> Line:
     line: Line = []
     for symbol in symbols:
-        line += [(visible(symbol), "bold green" if symbol == new else ""), (" ", "")]
+        line += [(escape(symbol), "bold green" if symbol == new else ""), (" ", "")]
     return line[:-1]

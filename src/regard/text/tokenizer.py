@@ -1,10 +1,10 @@
-"""Text to ids and back. `Tokenizer` itself is byte-level BPE, GPT-2's; words.py and wordpiece.py have the other kinds.
+"""Text to ids and back. `Tokenizer` itself is byte-level BPE, GPT-2's; word_bpe.py and wordpiece.py the other kinds.
 
 Sennrich et al. 2016 (merges), Radford et al. 2019, section 2.2 (bytes, and a pattern that keeps words apart).
-Merges are learnt by the `tokenizers` engine from counted words; text is encoded by tiktoken where it gives the same
-ids (fast.py), else by `tokenizers`. Every text has ids and comes back unchanged: `<unk>` is never produced. Special
-tokens are ids that a program adds, never something a text can spell: `<eos>` typed by a user is five ordinary
-characters. This file writes nothing to disk.
+Merges are learnt by the `tokenizers` engine from counted words; text is encoded by tiktoken where that gives the
+same ids (tiktoken_backend.py), else by `tokenizers`. Every text has ids and comes back unchanged: `<unk>` is never
+made. Special tokens are ids that a program adds, never something a text can spell: `<eos>` typed by a user is five
+ordinary characters. This file writes nothing to disk.
 """
 
 import json
@@ -24,8 +24,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from regard.errors import FileError, InputError
 from regard.text.bytelevel import SYMBOLS, bytes_of
 from regard.text.counting import read_texts, valid_text
-from regard.text.fast import Encode, encode_all, fast_encoder
 from regard.text.incremental import ByteStream, TextStream, WholeStream
+from regard.text.tiktoken_backend import Encode, encode_all, fast_encoder
 from regard.text.training import RULE, learn_byte_merges
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")

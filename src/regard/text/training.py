@@ -2,8 +2,9 @@
 
 Words are counted first, in bounded memory (counting.py). The engine takes text, not counts: a word that was counted n
 times is shown to it n times, words apart by a space, which no word holds; a word of one symbol has no pair and is not
-shown. The compiled learner (merging.py) takes the counts, and gives the same merges; so does the compiled counter
-(cutting.py) count the same words. Both take a moment to load, and some seconds to compile once: small texts do without.
+shown. The compiled learner (bpe_numba.py) takes the counts, and gives the same merges; so does the compiled counter
+(pretokenize_numba.py) count the same words. Both take a moment to load and some seconds to compile once: small texts do
+without.
 The merges are those that the engine learns from the text itself where no word was pruned. Ties go to the lowest ids:
 the rule `engine`.
 """
@@ -21,9 +22,9 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import CharDelimiterSplit
 from tokenizers.trainers import BpeTrainer
 
+from regard.errors import VocabularyError
 from regard.text.bytelevel import SYMBOLS, expand, pieces
 from regard.text.counting import count_blocks
-from regard.text.room import RoomError
 
 RULE = "engine"
 MUCH_TEXT = 2**20
@@ -103,7 +104,7 @@ def _compiled(name: str, entry: str, work: Callable[[Any], Any]) -> Any:
 
 def _check(size: int, specials: tuple[str, ...], letters: Sequence[str]) -> None:
     if size < len(specials) + len(letters):
-        raise RoomError(size, len(specials), len(letters), f"{len(letters)} characters")
+        raise VocabularyError(size, len(specials), len(letters), f"{len(letters)} characters")
 
 
 def _shown_to_engine(words: Mapping[str, int], size: int, specials: tuple[str, ...], letters: Sequence[str]) -> Engine:

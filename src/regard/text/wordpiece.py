@@ -172,7 +172,7 @@ class WordPieceTokenizer(Tokenizer):
 class CasedWordPieceTokenizer(WordPieceTokenizer):
     """WordPiece that is learnt with capitals and accents kept; what it saves says so, and both kinds read it."""
 
-    kind = "wordpiece-cased"
+    kind = "wordpiece_cased"
 
     @classmethod
     def train(

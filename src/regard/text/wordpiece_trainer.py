@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import ConfigError, InputError, choose
-from regard.text.room import RoomError
+from regard.errors import ConfigError, InputError, VocabularyError, choose
 
 PREFIX = "##"
 LONGEST_WORD = 100
@@ -69,7 +68,7 @@ def learn_pieces(
     letters = len(learner.pieces)
     if size < len(specials) + letters:
         what = f"the {letters} characters of these texts, first in a word or later"
-        raise RoomError(size, len(specials), letters, what)
+        raise VocabularyError(size, len(specials), letters, what)
     while len(specials) + len(learner.pieces) < size and learner.merge():
         pass
     return [*specials, *learner.pieces]

@@ -30,8 +30,8 @@ from regard.training.precision import autocast, choose_precision
 from regard.training.reports import Listener, Report
 from regard.training.resume import Progress
 from regard.training.schedules import factor
-from regard.training.step import Awaited, Stepper, Stream, Taken, finite, place, steps_behind
 from regard.training.trainable import Compiled, Trainable
+from regard.training.updater import PendingSteps, StepResult, Stream, Updater, finite, steps_behind, to_device
 
 BEST = "best.safetensors"
 
@@ -99,14 +99,14 @@ class Run:
         module = self.trainable.module
         module.eval()
         with torch.no_grad(), autocast(self.plan, self.device):
-            losses = [self.trainable.loss(place(batch, self.device)) for batch in self.validation]
+            losses = [self.trainable.loss(to_device(batch, self.device)) for batch in self.validation]
         module.train()
         return sum(float(loss.sum) for loss in losses) / sum(loss.count for loss in losses)
 
     def _train(self, optimizer: Optimizer, progress: Progress, journal: Journal, stream: Stream, last: int) -> Progress:
         plan = self.plan
-        stepper = Stepper(self.trainable, optimizer, plan, stream)
-        awaited = Awaited()
+        stepper = Updater(self.trainable, optimizer, plan, stream)
+        awaited = PendingSteps()
         for step in range(progress.step + 1, last + 1):
             rate = plan.learning_rate * self._factor(step)
             taken = stepper.take(step, rate)
@@ -136,7 +136,7 @@ class Run:
         plan = self.plan
         return factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.floor)
 
-    def _report(self, taken: Taken, seconds: float, progress: Progress) -> Report:
+    def _report(self, taken: StepResult, seconds: float, progress: Progress) -> Report:
         loss, norm = taken.read()
         if not math.isfinite(loss) or not math.isfinite(norm):
             what = f"the loss became {loss}" if not math.isfinite(loss) else f"the gradient became {norm}"

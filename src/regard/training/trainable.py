@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from regard.axes import Logits
 from regard.data.batching import IGNORED, Batch, Inputs
-from regard.training.likelihood import tiled_cross_entropy
+from regard.training.cross_entropy import tiled_cross_entropy
 
 
 @dataclass(frozen=True, eq=False)

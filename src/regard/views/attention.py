@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regard.inspection.maps import AttentionMap
-from regard.views.page import QUIET, TEXT, blank_page, frame, label, plain_style, printable, save_figure
+from regard.views.figure import QUIET, TEXT, blank_page, frame, label, plain_style, printable, save_figure
 
 __all__ = [
     "AttentionMap",

@@ -14,8 +14,8 @@ from pathlib import Path
 from regard.files import write_text
 from regard.text.bpe import Pair
 from regard.text.explain import SHOWN_WORDS, Building, Derivation, Reading, Step, Word
+from regard.views.figure import printable
 from regard.views.html import check_html_name
-from regard.views.page import printable
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 

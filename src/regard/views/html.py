@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from regard.errors import FileError, InputError
 from regard.files import write_text
-from regard.views.page import printable
+from regard.views.figure import printable
 
 KINDS = ("self", "masked self", "cross")
 SUFFIXES = (".html", ".htm")

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import write_text
-from regard.inspection.capture import Seen
+from regard.inspection.capture import Recording
+from regard.inspection.four_steps import four_steps
 from regard.inspection.maps import AttentionMap, attention_map, default_layer, labels
-from regard.inspection.pieces import four_steps
 from regard.text.tokenizer import Tokenizer
 from regard.views.attention import draw_alignment_with_heads
+from regard.views.figure import FORMATS, check_format, save_figure
 from regard.views.html import SUFFIXES, AttentionPage, LayerTop, check_html_name, largest_k, page_html
-from regard.views.page import FORMATS, check_format, save_figure
 from regard.views.steps import FourSteps, draw_steps
 from regard.views.words import merge_words
 
@@ -34,7 +34,7 @@ def check_name(path: Path) -> None:
         raise InputError(f"cannot draw to {path}: its name says no known format", f"end it in one of: {known}")
 
 
-def require_one(seen: Seen) -> None:
+def require_one(seen: Recording) -> None:
     """Refuse to draw what was read in several windows, or several texts."""
     if seen.sequences > 1:
         raise InputError(
@@ -44,7 +44,7 @@ def require_one(seen: Seen) -> None:
 
 
 def draw_seen(
-    seen: Seen,
+    seen: Recording,
     tokenizer: Tokenizer,
     path: Path,
     *,
@@ -74,21 +74,21 @@ def draw_seen(
     return found.title
 
 
-def layer_tops(seen: Seen, tokenizer: Tokenizer) -> tuple[LayerTop, ...]:
+def layer_tops(seen: Recording, tokenizer: Tokenizer) -> tuple[LayerTop, ...]:
     """Every layer's largest weights, as many of each row as a page has room for."""
     sides = {layer: labels(seen, layer, tokenizer) for layer in seen.layers}
-    heads = max(seen.path(layer).heads for layer in seen.layers)
+    heads = max(seen.trace(layer).heads for layer in seen.layers)
     k = largest_k(len(sides), heads, max(len(rows) for rows, _ in sides.values()))
     return tuple(_layer_top(seen, layer, sides[layer], k) for layer in seen.layers)
 
 
-def _layer_top(seen: Seen, layer: str, sides: tuple[tuple[str, ...], tuple[str, ...]], k: int) -> LayerTop:
+def _layer_top(seen: Recording, layer: str, sides: tuple[tuple[str, ...], tuple[str, ...]], k: int) -> LayerTop:
     top = seen.top(k, layer)
     kind = "cross" if layer.endswith("cross") else "self" if layer.startswith("encoder") else "masked self"
     return LayerTop(layer, *sides, top.keys.cpu().numpy(), top.weights.float().cpu().numpy(), kind)
 
 
-def steps_seen(seen: Seen, tokenizer: Tokenizer, *, layer: str | None, head: int, row: int) -> FourSteps:
+def steps_seen(seen: Recording, tokenizer: Tokenizer, *, layer: str | None, head: int, row: int) -> FourSteps:
     """The four steps of one row and head, with the tokens named."""
     require_one(seen)
     chosen = layer or default_layer(seen)
@@ -119,7 +119,7 @@ def save_steps(record: FourSteps, path: Path) -> None:
     save_figure(draw_steps(record), path)
 
 
-def _note(seen: Seen, tokenizer: Tokenizer) -> str:
+def _note(seen: Recording, tokenizer: Tokenizer) -> str:
     """What was read and what was written, each on part of a line."""
     run, index = seen.find(None)
     if run.inputs is None:

@@ -1,7 +1,7 @@
 """One word in several sentences, as a table and as a figure: how far apart each layer moves it, and what moved it.
 
 At the left of the figure, the cosine of every pair of sentences from the embedding to the last layer. At the right, for
-every sentence, each word's share of what a layer changed (see `inspection/meaning.py`): blue moved the word along,
+every sentence, each word's share of what a layer changed (see `inspection/contextual.py`): blue moved the word along,
 brown held it back. What is missing to 100 % is the layer's bias, feed-forward network and normalisation.
 """
 
@@ -17,8 +17,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from regard.inspection.meaning import InSentence, Meaning
-from regard.views.page import LINE, QUIET, TEXT, blank_page, frame, label, plain_style, printable
+from regard.inspection.contextual import InSentence, Meaning
+from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, label, plain_style, printable
 from regard.views.steps import SIGNED
 
 MOST_PAIRS = 10

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from regard.inspection.meaning import InSentence, Meaning
-from regard.views.gaze import Gaze
+from regard.inspection.contextual import InSentence, Meaning
 from regard.views.steps import FourSteps
+from regard.views.word_attention import Gaze
 
 
 def gaze_record(found: Gaze) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from regard.errors import InputError
-from regard.views.page import LINE, QUIET, TEXT, blank_page, frame, label, plain_style
+from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, label, plain_style
 
 MOST_KEYS = 12
 MOST_NUMBERS = 16

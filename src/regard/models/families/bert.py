@@ -2,7 +2,7 @@
 
 from regard.errors import ConfigError
 from regard.models.config import Head, TransformerConfig
-from regard.models.families.family import ACTIVATIONS, Family, Names, Values, in_each_layer, their_activation
+from regard.models.families.family import ACTIVATIONS, Family, Names, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice
 
 SHAPE: Values = {
@@ -13,10 +13,10 @@ SHAPE: Values = {
     "positions": "learnt",
     "segments": 2,
     "embedding_norm": True,
-    "scaled": False,
+    "scale_embeddings": False,
     "output_bias": True,
     "head": "masked",
-    "draw": "normal",
+    "init": "normal",
 }
 
 
@@ -38,10 +38,10 @@ LAYER = {
     "self_attention.key": "attention.self.key",
     "self_attention.value": "attention.self.value",
     "self_attention.output": "attention.output.dense",
-    "around_self.norm": "attention.output.LayerNorm",
-    "feedforward.into": "intermediate.dense",
-    "feedforward.back": "output.dense",
-    "around_feedforward.norm": "output.LayerNorm",
+    "self_residual.norm": "attention.output.LayerNorm",
+    "feedforward.up": "intermediate.dense",
+    "feedforward.down": "output.dense",
+    "feedforward_residual.norm": "output.LayerNorm",
 }
 
 
@@ -84,33 +84,33 @@ KEYS = {
     "layers": ("num_hidden_layers", 12),
     "heads": ("num_attention_heads", 12),
     "feedforward_width": ("intermediate_size", 3072),
-    "longest": ("max_position_embeddings", 512),
+    "max_positions": ("max_position_embeddings", 512),
     "epsilon": ("layer_norm_eps", 1e-12),
     "dropout": ("hidden_dropout_prob", 0.1),
     "attention_dropout": ("attention_probs_dropout_prob", 0.1),
     "segments": ("type_vocab_size", 2),
-    "tied": ("tie_word_embeddings", True),
+    "tie_embeddings": ("tie_word_embeddings", True),
     "vocabulary": ("vocab_size", 30522),
 }
 
 FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
 
 
-def read_odd(theirs: Values) -> Values:
+def from_hf_extra(theirs: Values) -> Values:
     """The activation, and a bias on the output where there is one over the vocabulary."""
     masked = "Mask" in str(theirs.get("architectures")) or "PreTraining" in str(theirs.get("architectures"))
     return {"feedforward": choice(theirs, "hidden_act", "gelu", ACTIVATIONS), "output_bias": masked}
 
 
-def write_odd(config: TransformerConfig) -> Values:
+def to_hf_extra(config: TransformerConfig) -> Values:
     """The activation; that there are segments."""
     if config.segments < 1:
         raise ConfigError("an encoder without segments is none of theirs", "give it a table of segments, all zero")
-    return {"hidden_act": their_activation(config.feedforward)}
+    return {"hidden_act": hf_activation(config.feedforward)}
 
 
 def _names(config: TransformerConfig) -> Names:
-    own = UNTIED if config.head == "masked" and not config.tied else {}
+    own = UNTIED if config.head == "masked" and not config.tie_embeddings else {}
     return {**body("bert."), **HEADS[config.head], **own}
 
 
@@ -131,6 +131,6 @@ FAMILY = Family(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     dropped=(r"bert\.embeddings\.position_ids", r"cls\.seq_relationship\..*", r"cls\.predictions\.bias"),
-    read_odd=read_odd,
-    write_odd=write_odd,
+    from_hf_extra=from_hf_extra,
+    to_hf_extra=to_hf_extra,
 )

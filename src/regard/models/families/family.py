@@ -16,22 +16,22 @@ Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class Slot:
     """Where a parameter of ours is in theirs, if it does not simply have another name."""
 
     name: str
     part: int = 0
     of: int = 1
     """Several of ours stand one below the other in one of theirs."""
-    turned: bool = False
+    transposed: bool = False
     """Their matrix is [in, out]."""
-    skipped: int = 0
+    skip_rows: int = 0
     """So many first rows of theirs are never used."""
-    row: bool = False
+    squeeze: bool = False
     """Theirs is a matrix of one row."""
 
 
-Names = Mapping[str, str | Place]
+Names = Mapping[str, str | Slot]
 """From our modules and parameters to theirs; `*` is the number of a layer."""
 
 
@@ -62,9 +62,9 @@ class Family:
     """Their names that repeat another one of theirs where weights are tied."""
     dropped: tuple[str, ...] = ()
     """Regular expressions of what is in their files and is no weight of these models."""
-    read_odd: Callable[[Values], Values] = lambda theirs: {}
+    from_hf_extra: Callable[[Values], Values] = lambda theirs: {}
     """Our values that are no plain copies of theirs."""
-    write_odd: Callable[[TransformerConfig], Values] = lambda config: {}
+    to_hf_extra: Callable[[TransformerConfig], Values] = lambda config: {}
     """And back."""
 
     def config(self, size: str) -> TransformerConfig:
@@ -85,7 +85,7 @@ class Family:
         head = self._head(theirs)
         if head == "labels":
             values["labels"] = labels(theirs)
-        return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.read_odd(theirs)))
+        return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.from_hf_extra(theirs)))
 
     def write(self, config: TransformerConfig) -> Values:
         """Their config.json of our config; raise ConfigError if no such model of theirs exists."""
@@ -97,7 +97,7 @@ class Family:
         return self._theirs(config.settled())
 
     def lacking(self, config: TransformerConfig) -> Values:
-        """What a model of this family would have in place of what the config has."""
+        """What a model of this family would have in slot of what the config has."""
         config = config.settled()
         theirs = self._theirs(config)
         try:
@@ -118,7 +118,7 @@ class Family:
         if config.labels:
             theirs["id2label"] = {str(index): name for index, name in enumerate(config.labels)}
             theirs["label2id"] = {name: index for index, name in enumerate(config.labels)}
-        return theirs | self.write_odd(config)
+        return theirs | self.to_hf_extra(config)
 
     def _head(self, theirs: Values) -> Head:
         given = architecture(theirs)
@@ -131,7 +131,7 @@ class Family:
         return next(iter(self.architectures))
 
 
-_OF_TRAINING = ("draw", "dropout", "attention_dropout", "longest")
+_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions")
 """What changes nothing that a trained model computes, but for how long a text may be."""
 _ALSO = {("masked", "BertForPreTraining"), ("tokens", "GPT2Model"), ("tokens", "LlamaModel"), ("tokens", "MarianModel")}
 
@@ -146,17 +146,17 @@ ACTIVATIONS = {
 """Their names of activations → ours. The first name of ours is the one that is written."""
 
 
-def their_activation(ours: str) -> str:
+def hf_activation(ours: str) -> str:
     """Theirs of ours."""
     return next((theirs for theirs, known in ACTIVATIONS.items() if known == ours), ours)
 
 
-def in_each_layer(stack: str, theirs: str, names: Mapping[str, str | Place]) -> dict[str, str | Place]:
+def in_each_layer(stack: str, theirs: str, names: Mapping[str, str | Slot]) -> dict[str, str | Slot]:
     """Names of one layer, as names in all layers of a stack."""
-    found: dict[str, str | Place] = {}
-    for ours, place in names.items():
-        whole = Place(place) if isinstance(place, str) else place
-        found[f"{stack}.layers.*.{ours}"] = Place(
-            f"{theirs}.*.{whole.name}", whole.part, whole.of, whole.turned, whole.skipped, whole.row
+    found: dict[str, str | Slot] = {}
+    for ours, slot in names.items():
+        whole = Slot(slot) if isinstance(slot, str) else slot
+        found[f"{stack}.layers.*.{ours}"] = Slot(
+            f"{theirs}.*.{whole.name}", whole.part, whole.of, whole.transposed, whole.skip_rows, whole.squeeze
         )
     return found

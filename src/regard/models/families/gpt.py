@@ -1,7 +1,7 @@
 """GPT-2 (Radford et al. 2019): a decoder that predicts the next token; norms before the sublayers, learnt positions."""
 
 from regard.models.config import TransformerConfig
-from regard.models.families.family import ACTIVATIONS, Family, Names, Place, Values, in_each_layer, their_activation
+from regard.models.families.family import ACTIVATIONS, Family, Names, Slot, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice
 
 SHAPE: Values = {
@@ -9,13 +9,13 @@ SHAPE: Values = {
     "norm_placement": "pre",
     "feedforward": "gelu_tanh",
     "positions": "learnt",
-    "scaled": False,
-    "draw": "normal",
+    "scale_embeddings": False,
+    "init": "normal",
 }
 
 
 def _size(layers: int, width: int, heads: int, longest: int = 1024) -> Values:
-    return {"layers": layers, "width": width, "heads": heads, "longest": longest, "vocabulary": 50257}
+    return {"layers": layers, "width": width, "heads": heads, "max_positions": longest, "vocabulary": 50257}
 
 
 SIZES = {
@@ -27,14 +27,14 @@ SIZES = {
 }
 
 LAYER: Names = {
-    "around_self.norm": "ln_1",
-    "self_attention.query": Place("attn.c_attn", part=0, of=3, turned=True),
-    "self_attention.key": Place("attn.c_attn", part=1, of=3, turned=True),
-    "self_attention.value": Place("attn.c_attn", part=2, of=3, turned=True),
-    "self_attention.output": Place("attn.c_proj", turned=True),
-    "around_feedforward.norm": "ln_2",
-    "feedforward.into": Place("mlp.c_fc", turned=True),
-    "feedforward.back": Place("mlp.c_proj", turned=True),
+    "self_residual.norm": "ln_1",
+    "self_attention.query": Slot("attn.c_attn", part=0, of=3, transposed=True),
+    "self_attention.key": Slot("attn.c_attn", part=1, of=3, transposed=True),
+    "self_attention.value": Slot("attn.c_attn", part=2, of=3, transposed=True),
+    "self_attention.output": Slot("attn.c_proj", transposed=True),
+    "feedforward_residual.norm": "ln_2",
+    "feedforward.up": Slot("mlp.c_fc", transposed=True),
+    "feedforward.down": Slot("mlp.c_proj", transposed=True),
 }
 
 NAMES: Names = {
@@ -51,14 +51,14 @@ def _read_odd(theirs: Values) -> Values:
 
 
 def _write_odd(config: TransformerConfig) -> Values:
-    return {"activation_function": their_activation(config.feedforward), "embd_pdrop": config.dropout}
+    return {"activation_function": hf_activation(config.feedforward), "embd_pdrop": config.dropout}
 
 
 FAMILY = Family(
     name="gpt",
     model_type="gpt2",
     paper="Radford et al. 2019",
-    objective="language",
+    objective="language_modelling",
     shape=SHAPE,
     sizes=SIZES,
     keys={
@@ -66,11 +66,11 @@ FAMILY = Family(
         "layers": ("n_layer", 12),
         "heads": ("n_head", 12),
         "feedforward_width": ("n_inner", None),
-        "longest": ("n_positions", 1024),
+        "max_positions": ("n_positions", 1024),
         "epsilon": ("layer_norm_epsilon", 1e-5),
         "dropout": ("resid_pdrop", 0.1),
         "attention_dropout": ("attn_pdrop", 0.1),
-        "tied": ("tie_word_embeddings", True),
+        "tie_embeddings": ("tie_word_embeddings", True),
         "vocabulary": ("vocab_size", 50257),
     },
     fixed={
@@ -84,6 +84,6 @@ FAMILY = Family(
     names=lambda config: NAMES,
     copies={"lm_head.weight": "transformer.wte.weight"},
     dropped=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",),
-    read_odd=_read_odd,
-    write_odd=_write_odd,
+    from_hf_extra=_read_odd,
+    to_hf_extra=_write_odd,
 )

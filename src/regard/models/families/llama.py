@@ -14,40 +14,40 @@ SHAPE: Values = {
     "positions": "rotary",
     "bias": False,
     "dropout": 0.0,
-    "scaled": False,
-    "tied": False,
-    "draw": "normal",
+    "scale_embeddings": False,
+    "tie_embeddings": False,
+    "init": "normal",
 }
 
 
 def _size(layers: int, width: int, heads: int, inner: int) -> Values:
     sizes = {"layers": layers, "width": width, "heads": heads, "feedforward_width": inner}
-    return {**sizes, "longest": 2048, "vocabulary": 32000}
+    return {**sizes, "max_positions": 2048, "vocabulary": 32000}
 
 
-_THREE = {"key_value_heads": 8, "longest": 8192, "vocabulary": 128256}
+_THREE = {"key_value_heads": 8, "max_positions": 8192, "vocabulary": 128256}
 _TURNS = {"rotary": {"base": 500_000.0}}
 
 SIZES = {
     "llama-7b": _size(32, 4096, 32, 11008),
     "llama-13b": _size(40, 5120, 40, 13824),
     "llama-65b": _size(80, 8192, 64, 22016),
-    "llama2-7b": _size(32, 4096, 32, 11008) | {"longest": 4096},
-    "llama2-70b": _size(80, 8192, 64, 28672) | {"longest": 4096, "key_value_heads": 8},
+    "llama2-7b": _size(32, 4096, 32, 11008) | {"max_positions": 4096},
+    "llama2-70b": _size(80, 8192, 64, 28672) | {"max_positions": 4096, "key_value_heads": 8},
     "llama3-8b": _size(32, 4096, 32, 14336) | _THREE | _TURNS,
     "llama3-70b": _size(80, 8192, 64, 28672) | _THREE | _TURNS,
 }
 
 LAYER = {
-    "around_self.norm": "input_layernorm",
+    "self_residual.norm": "input_layernorm",
     "self_attention.query": "self_attn.q_proj",
     "self_attention.key": "self_attn.k_proj",
     "self_attention.value": "self_attn.v_proj",
     "self_attention.output": "self_attn.o_proj",
-    "around_feedforward.norm": "post_attention_layernorm",
-    "feedforward.into": "mlp.gate_proj",
-    "feedforward.gate": "mlp.up_proj",
-    "feedforward.back": "mlp.down_proj",
+    "feedforward_residual.norm": "post_attention_layernorm",
+    "feedforward.gate": "mlp.gate_proj",
+    "feedforward.up": "mlp.up_proj",
+    "feedforward.down": "mlp.down_proj",
 }
 
 NAMES: Names = {
@@ -76,7 +76,7 @@ def _read_odd(theirs: Values) -> Values:
         raise ConfigError("biases in the attention or the feed-forward alone are not known here", "have both or none")
     width, heads = count(theirs, "hidden_size", 4096), count(theirs, "num_attention_heads", 32)
     own = whole(theirs, "head_dim", None)
-    return {"rotary": rotary, "bias": biases[0], "head_size": None if own in (None, width // heads) else own}
+    return {"rotary": rotary, "bias": biases[0], "head_width": None if own in (None, width // heads) else own}
 
 
 def _write_odd(config: TransformerConfig) -> Values:
@@ -99,7 +99,7 @@ FAMILY = Family(
     name="llama",
     model_type="llama",
     paper="Touvron et al. 2023",
-    objective="language",
+    objective="language_modelling",
     shape=SHAPE,
     sizes=SIZES,
     keys={
@@ -108,10 +108,10 @@ FAMILY = Family(
         "heads": ("num_attention_heads", 32),
         "key_value_heads": ("num_key_value_heads", None),
         "feedforward_width": ("intermediate_size", 11008),
-        "longest": ("max_position_embeddings", 2048),
+        "max_positions": ("max_position_embeddings", 2048),
         "epsilon": ("rms_norm_eps", 1e-6),
         "attention_dropout": ("attention_dropout", 0.0),
-        "tied": ("tie_word_embeddings", False),
+        "tie_embeddings": ("tie_word_embeddings", False),
         "vocabulary": ("vocab_size", 32000),
     },
     fixed={"hidden_act": "silu"},
@@ -120,6 +120,6 @@ FAMILY = Family(
     names=lambda config: NAMES,
     copies={"lm_head.weight": "model.embed_tokens.weight"},
     dropped=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
-    read_odd=_read_odd,
-    write_odd=_write_odd,
+    from_hf_extra=_read_odd,
+    to_hf_extra=_write_odd,
 )

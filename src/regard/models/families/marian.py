@@ -2,15 +2,15 @@
 
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
-from regard.models.families.family import ACTIVATIONS, Family, Names, Place, Values, in_each_layer, their_activation
+from regard.models.families.family import ACTIVATIONS, Family, Names, Slot, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice, count
 
 SHAPE: Values = {
-    "architecture": "encoder-decoder",
+    "architecture": "encoder_decoder",
     "norm_placement": "post",
     "feedforward": "silu",
     "positions": "sinusoidal_halves",
-    "scaled": True,
+    "scale_embeddings": True,
     "output_bias": True,
 }
 
@@ -23,20 +23,20 @@ def _attention(ours: str, theirs: str, norm: str) -> dict[str, str]:
 
 
 OWN = {
-    **_attention("self_attention", "self_attn", "around_self.norm"),
-    "feedforward.into": "fc1",
-    "feedforward.back": "fc2",
-    "around_feedforward.norm": "final_layer_norm",
+    **_attention("self_attention", "self_attn", "self_residual.norm"),
+    "feedforward.up": "fc1",
+    "feedforward.down": "fc2",
+    "feedforward_residual.norm": "final_layer_norm",
 }
 
 NAMES: Names = {
     "embedding": "model.shared",
     **in_each_layer("encoder", "model.encoder.layers", OWN),
     **in_each_layer(
-        "decoder", "model.decoder.layers", OWN | _attention("cross_attention", "encoder_attn", "around_cross.norm")
+        "decoder", "model.decoder.layers", OWN | _attention("cross_attention", "encoder_attn", "cross_residual.norm")
     ),
     "output.weight": "lm_head.weight",
-    "output.bias": Place("final_logits_bias", row=True),
+    "output.bias": Slot("final_logits_bias", squeeze=True),
 }
 
 
@@ -55,7 +55,7 @@ def _read_odd(theirs: Values) -> Values:
 
 def _write_odd(config: TransformerConfig) -> Values:
     return {
-        "activation_function": their_activation(config.feedforward),
+        "activation_function": hf_activation(config.feedforward),
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.layers,
         "encoder_attention_heads": config.heads,
@@ -77,11 +77,11 @@ FAMILY = Family(
         "width": ("d_model", 1024),
         "heads": ("encoder_attention_heads", 16),
         "feedforward_width": ("encoder_ffn_dim", 4096),
-        "longest": ("max_position_embeddings", 1024),
+        "max_positions": ("max_position_embeddings", 1024),
         "dropout": ("dropout", 0.1),
         "attention_dropout": ("attention_dropout", 0.0),
-        "scaled": ("scale_embedding", False),
-        "tied": ("tie_word_embeddings", True),
+        "scale_embeddings": ("scale_embedding", False),
+        "tie_embeddings": ("tie_word_embeddings", True),
         "vocabulary": ("vocab_size", 58101),
     },
     fixed={"share_encoder_decoder_embeddings": True},
@@ -94,6 +94,6 @@ FAMILY = Family(
         "lm_head.weight": "model.shared.weight",
     },
     dropped=(r"model\.(encoder|decoder)\.embed_positions\.weight",),
-    read_odd=_read_odd,
-    write_odd=_write_odd,
+    from_hf_extra=_read_odd,
+    to_hf_extra=_write_odd,
 )

@@ -3,7 +3,7 @@
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families import bert
-from regard.models.families.family import Family, Names, Place, Values
+from regard.models.families.family import Family, Names, Slot, Values
 from regard.models.families.reading import count
 
 UNUSED = 2
@@ -23,8 +23,8 @@ HEADS: dict[str, Names] = {
 
 
 def _names(config: TransformerConfig) -> Names:
-    places = {"encoder_positions.absolute": Place("roberta.embeddings.position_embeddings", skipped=UNUSED)}
-    own = {"output.bias": "lm_head.decoder.bias"} if config.head == "masked" and not config.tied else {}
+    places = {"encoder_positions.absolute": Slot("roberta.embeddings.position_embeddings", skip_rows=UNUSED)}
+    own = {"output.bias": "lm_head.decoder.bias"} if config.head == "masked" and not config.tie_embeddings else {}
     return {**bert.body("roberta."), **places, **HEADS[config.head], **own}
 
 
@@ -34,11 +34,11 @@ def _read_odd(theirs: Values) -> Values:
         raise ConfigError(
             f"max_position_embeddings = {rows} leaves no position: the first {UNUSED} are for padding", "copy it again"
         )
-    return bert.read_odd(theirs) | {"longest": rows - UNUSED}
+    return bert.from_hf_extra(theirs) | {"max_positions": rows - UNUSED}
 
 
 def _write_odd(config: TransformerConfig) -> Values:
-    return bert.write_odd(config) | {"max_position_embeddings": config.longest + UNUSED}
+    return bert.to_hf_extra(config) | {"max_position_embeddings": config.max_positions + UNUSED}
 
 
 FAMILY = Family(
@@ -61,6 +61,6 @@ FAMILY = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     dropped=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*", r"lm_head\.bias"),
-    read_odd=_read_odd,
-    write_odd=_write_odd,
+    from_hf_extra=_read_odd,
+    to_hf_extra=_write_odd,
 )

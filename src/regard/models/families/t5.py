@@ -8,29 +8,29 @@ from regard.models.families.family import Family, Names, Values, in_each_layer
 from regard.models.families.reading import choice, count, flag, whole
 
 SHAPE: Values = {
-    "architecture": "encoder-decoder",
+    "architecture": "encoder_decoder",
     "norm": "rms",
     "norm_placement": "pre",
     "feedforward": "relu",
     "similarity": "dot",
     "positions": "t5",
     "bias": False,
-    "scaled": False,
+    "scale_embeddings": False,
     "output_scaled": True,
 }
 
 
-def _size(layers: int, width: int, heads: int, inner: int, head_size: int | None = None) -> Values:
+def _size(layers: int, width: int, heads: int, inner: int, head_width: int | None = None) -> Values:
     sizes = {"layers": layers, "width": width, "heads": heads, "feedforward_width": inner}
-    return {**sizes, "head_size": head_size, "vocabulary": 32128}
+    return {**sizes, "head_width": head_width, "vocabulary": 32128}
 
 
 SIZES = {
     "t5-small": _size(6, 512, 8, 2048),
     "t5-base": _size(12, 768, 12, 3072),
     "t5-large": _size(24, 1024, 16, 4096),
-    "t5-3b": _size(24, 1024, 32, 16384, head_size=128),
-    "t5-11b": _size(24, 1024, 128, 65536, head_size=128),
+    "t5-3b": _size(24, 1024, 32, 16384, head_width=128),
+    "t5-11b": _size(24, 1024, 128, 65536, head_width=128),
 }
 
 FEEDFORWARDS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
@@ -42,24 +42,24 @@ def _attention(ours: str, theirs: str) -> dict[str, str]:
 
 
 def _feedforward(layer: str, *, gated: bool) -> dict[str, str]:
-    into = {"feedforward.into": f"{layer}.DenseReluDense.wi"}
+    up = {"feedforward.up": f"{layer}.DenseReluDense.wi"}
     if gated:
-        into = {"feedforward.into": f"{layer}.DenseReluDense.wi_0", "feedforward.gate": f"{layer}.DenseReluDense.wi_1"}
-    back = {"feedforward.back": f"{layer}.DenseReluDense.wo", "around_feedforward.norm": f"{layer}.layer_norm"}
-    return {**into, **back}
+        up = {"feedforward.gate": f"{layer}.DenseReluDense.wi_0", "feedforward.up": f"{layer}.DenseReluDense.wi_1"}
+    down = {"feedforward.down": f"{layer}.DenseReluDense.wo", "feedforward_residual.norm": f"{layer}.layer_norm"}
+    return {**up, **down}
 
 
 def _names(config: TransformerConfig) -> Names:
     gated = config.feedforward != "relu"
-    own = {**_attention("self_attention", "layer.0.SelfAttention"), "around_self.norm": "layer.0.layer_norm"}
-    crossing = {**_attention("cross_attention", "layer.1.EncDecAttention"), "around_cross.norm": "layer.1.layer_norm"}
+    own = {**_attention("self_attention", "layer.0.SelfAttention"), "self_residual.norm": "layer.0.layer_norm"}
+    cross = {**_attention("cross_attention", "layer.1.EncDecAttention"), "cross_residual.norm": "layer.1.layer_norm"}
     first = "block.0.layer.0.SelfAttention.relative_attention_bias"
     return {
         "embedding": "shared",
         "encoder_positions.bias.terms": f"encoder.{first}",
         "decoder_positions.bias.terms": f"decoder.{first}",
         **in_each_layer("encoder", "encoder.block", own | _feedforward("layer.1", gated=gated)),
-        **in_each_layer("decoder", "decoder.block", own | crossing | _feedforward("layer.2", gated=gated)),
+        **in_each_layer("decoder", "decoder.block", own | cross | _feedforward("layer.2", gated=gated)),
         "encoder.norm": "encoder.final_layer_norm",
         "decoder.norm": "decoder.final_layer_norm",
         "output": "lm_head",
@@ -74,7 +74,7 @@ def _read_odd(theirs: Values) -> Values:
         "feedforward": choice(theirs, "feed_forward_proj", "relu", FEEDFORWARDS),
         "layers": decoding or layers,
         "encoder_layers": None if decoding in (None, layers) else layers,
-        "head_size": None if own * heads == width else own,
+        "head_width": None if own * heads == width else own,
         "output_scaled": flag(theirs, "scale_decoder_outputs", tied),
     }
 
@@ -109,9 +109,9 @@ FAMILY = Family(
         "epsilon": ("layer_norm_epsilon", 1e-6),
         "dropout": ("dropout_rate", 0.1),
         "attention_dropout": ("dropout_rate", 0.1),
-        "buckets": ("relative_attention_num_buckets", 32),
-        "furthest": ("relative_attention_max_distance", 128),
-        "tied": ("tie_word_embeddings", True),
+        "relative_buckets": ("relative_attention_num_buckets", 32),
+        "relative_distance": ("relative_attention_max_distance", 128),
+        "tie_embeddings": ("tie_word_embeddings", True),
         "vocabulary": ("vocab_size", 32128),
     },
     fixed={},
@@ -124,6 +124,6 @@ FAMILY = Family(
         "lm_head.weight": "shared.weight",
     },
     dropped=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
-    read_odd=_read_odd,
-    write_odd=_write_odd,
+    from_hf_extra=_read_odd,
+    to_hf_extra=_write_odd,
 )

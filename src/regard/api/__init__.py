@@ -1,0 +1,10 @@
+"""The objects people hold: `load` a model, `train` one from a recipe, `watch` what it attends to.
+
+Here the folders above are joined: text becomes ids, the model decodes, ids become text again.
+"""
+
+from regard.api.loading import load
+from regard.api.model import Model, Watched, save_around, watch
+from regard.api.training import train
+
+__all__ = ["Model", "Watched", "load", "save_around", "train", "watch"]

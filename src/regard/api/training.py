@@ -1,0 +1,142 @@
+"""Training what a recipe describes: the data, the tokenizer and the network are made, then the loop runs."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import regard.data  # noqa: F401  (fills the table of corpora)
+from regard.api.loading import load, read_run
+from regard.api.model import Model, save_around
+from regard.data.corpus import Examples
+from regard.data.prefetch import Prefetch
+from regard.embedding.pretrained import begin_with
+from regard.embedding.vectors_file import read_vectors
+from regard.errors import ConfigError, FileError
+from regard.files import PARTIAL, write_text
+from regard.models.checkpoint import save_config
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+from regard.tasks.recipe import Recipe, read_recipe
+from regard.tasks.registry import TASKS
+from regard.tasks.task import Task
+from regard.text.registry import KINDS
+from regard.text.tokenizer import Tokenizer
+from regard.training import fingerprint
+from regard.training.interrupt import Interrupt
+from regard.training.loop import Run
+from regard.training.plan import CHANGEABLE
+from regard.training.reports import Listener, Silent
+
+DATA = "state/data.json"
+"""In a run's folder: what it was trained on, in a few digits."""
+
+
+def train(
+    recipe: str | Recipe,
+    out: str | Path,
+    *,
+    changes: list[str] | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+    interrupt: Interrupt | None = None,
+) -> Model:
+    """Train what a recipe describes into the folder `out`, and load the best model from it.
+
+    With `resume`, `changes` may name training keys that differ from the run's own, such as `training.steps=9000`.
+    Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and `Stopped` raised.
+    """
+    plan = read_recipe(recipe, changes) if isinstance(recipe, str) else recipe
+    folder = Path(out)
+    listener = listener or Silent()
+    for sentence in _claim(folder, plan, resume, changes or []):
+        listener.say(sentence)
+    task = TASKS[plan.task.name]
+    task.check_shape(plan.model)
+    data = task.open(plan)
+    tokenizer = _tokenizer(folder, task, data, plan, resume)
+    seen = fingerprint.fingerprint(data, tokenizer)
+    fingerprint.compare(folder / DATA, seen, resume)
+    torch.manual_seed(plan.training.seed)
+    module = _build(_config(plan, tokenizer, task.labels(data)))
+    if plan.model.vectors is not None:
+        known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
+        listener.say(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
+    module = module.to(_device(plan.training.device))
+    training_data = task.training_data(
+        plan, data, module, tokenizer
+    )  # what cannot be trained on is refused before anything is written
+    write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
+    fingerprint.write(folder / DATA, seen)
+    save_config(folder, module)
+    save_around(folder, tokenizer, plan)
+    run = Run(
+        training_data.trainable,
+        Prefetch(training_data.batches),
+        training_data.validation,
+        plan.training,
+        folder,
+        listener,
+        interrupt or Interrupt(),
+    )
+    run.fit()
+    return load(folder)
+
+
+def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:
+    """A non-empty folder is refused unless it is a run to be resumed, with the same recipe but for `changes`.
+
+    Only what a run can go on with may be changed, and only by naming it: a recipe that merely differs is refused.
+    Gives a sentence on each change.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"{folder} is a file", "choose another --out")
+    if not folder.is_dir() or all(path.name.startswith(PARTIAL) for path in folder.iterdir()):
+        return []
+    if not resume:
+        raise FileError(f"{folder} is not empty", "add --resume to go on with it, or choose another --out")
+    if not (folder / "recipe.toml").is_file():
+        raise FileError(
+            f"{folder} is no run that can be resumed: it has no recipe.toml",
+            "give the --out of one, or an empty folder to train anew",
+        )
+    before, now = read_run(folder).model_dump(mode="json"), plan.model_dump(mode="json")
+    changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
+    asked = {change.partition("=")[0].strip() for change in changes}
+    if any(key not in CHANGEABLE for key in changed):
+        remedy = "resume with the same recipe, or train anew"
+    elif any(key not in asked for key in changed):
+        remedy = f"resume with the same recipe, or say that you mean it with --set {changed[0]}=VALUE"
+    else:
+        split = [key.split(".") for key in changed]
+        return [f"{table}.{key} is now {now[table][key]}, was {before[table][key]}" for table, key in split]
+    raise ConfigError(f"the recipe in {folder} differs in {', '.join(changed)}", remedy)
+
+
+def _tokenizer(folder: Path, task: Task[Any], data: Examples, plan: Recipe, resume: bool) -> Tokenizer:
+    kept = folder / "tokenizer.json"
+    return KINDS[plan.tokenizer.kind].load(kept) if resume and kept.is_file() else task.tokenizer(plan, data)
+
+
+def _config(plan: Recipe, tokenizer: Tokenizer, labels: tuple[str, ...]) -> TransformerConfig:
+    return TransformerConfig(**plan.model.shape, vocabulary=tokenizer.size, labels=labels)
+
+
+def _build(config: TransformerConfig) -> Transformer:
+    try:
+        return Transformer(config)
+    except (RuntimeError, MemoryError) as error:
+        raise ConfigError(
+            f"a model of width {config.width} and {config.layers} layers does not fit in memory", "make it smaller"
+        ) from error
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device {name!r} cannot be used here", "use auto, cpu or cuda") from error
+    return device

@@ -1,0 +1,163 @@
+"""What chance decides in Word2Vec's kernel: which words are kept, in which order, each window, and what is asked.
+
+Everything depends on a word's place in the text and on the seed alone, so that whoever draws it draws the same.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, no_type_check
+
+import numba
+import numpy as np
+from jaxtyping import Int32
+
+from regard.embedding.word2vec.block import LANES, Block, Draws, Text
+from regard.embedding.word2vec.rows import choose, fetch
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of a kernel, which makes no arrays, so that none need be counted, and is put where it is called.
+
+    Numba counts who holds an array, one array after the other for every call with a tuple of them: numbers that all
+    threads change at once, and that go from core to core. And it hands a tuple over number by number: a call with a
+    block has 171 of them.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
+    part: Callable[..., Any] = numba.njit(function, **options)
+    return part
+
+
+def making(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of what makes arrays."""
+    part: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+    return part
+
+
+@compiled
+@no_type_check
+def scramble(number: int) -> int:
+    """A number whose bits have nothing to do with this one's (Steele et al. 2014, SplitMix64)."""
+    number = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
+@compiled
+@no_type_check
+def address(array: Any, row: int) -> int:
+    """Where a row of an array begins."""
+    return array.ctypes.data + row * array.strides[0]
+
+
+@making
+@no_type_check
+def thin(words: Int32[np.ndarray, "places"], draws: Draws, first: int) -> tuple[Any, Any, Any, Any]:
+    """The first four of a `Text`: the words that are kept this time, with what is around them and where they stood.
+
+    `first` numbers the chunk's first place. Behind the last word a window's width of others may be read.
+    """
+    kept, places = np.empty(words.size + draws.window, np.int32), np.empty(words.size + 1, np.int64)
+    before, behind = np.empty(words.size + 1, np.uint8), np.empty(words.size + 1, np.uint8)
+    count = begin = ends = 0
+    for place in range(words.size + 1):
+        if place == words.size or words[place] < 0:
+            for at in range(begin, count):
+                behind[at] = min(count - 1 - at, draws.window)
+            begin, ends = count, ends + 1
+            continue
+        number = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (first + place))))
+        kept[count], places[count], before[count] = words[place], place - ends, min(count - begin, draws.window)
+        count += np.uint32(number >> np.uint64(32)) <= draws.keep[words[place]]
+    return kept[:count], before[:count], behind[:count], places[:count]
+
+
+@making
+@no_type_check
+def spread(count: int, run: int) -> Int32[np.ndarray, "places"]:
+    """The order in which blocks take words: short runs of neighbours, each far from the one before it.
+
+    The words of one page repeat each other, and repeated steps from where a vector stood before the block overshoot.
+    From run to run it goes on by the golden section of the text, so that at any time all parts of it were read evenly.
+    What is left over at the end of the text comes last.
+    """
+    order, runs, found = np.arange(count).astype(np.int32), count // run, 0
+    stride = max(1, int(runs * GOLDEN))
+    while math.gcd(stride, runs) > 1:
+        stride += 1
+    for step in range(runs):
+        begin = step * stride % runs * run
+        for at in range(begin, begin + run):
+            order[found] = at
+            found += 1
+    return order
+
+
+@compiled
+@no_type_check
+def fetch_text(at: int, text: Text) -> None:
+    """Have what is known of a word of the text brought near."""
+    fetch(address(text.kept, at), LANES)
+    fetch(address(text.before, at), LANES)
+    fetch(address(text.behind, at), LANES)
+
+
+@compiled
+@no_type_check
+def draw_windows(
+    begin: int, end: int, words: Int32[np.ndarray, "centres"], text: Text, draws: Draws, block: Block
+) -> None:
+    """The words around each centre word. As many as a window may have are copied, so that no branch is a surprise."""
+    for centre in range(begin, end):
+        at = np.int64(words[centre])
+        if centre + 2 * block.run < end:
+            fetch_text(words[centre + 2 * block.run], text)
+        chance = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + at) + 1)))
+        reach = 1 + np.int64(((chance >> np.uint64(32)) * np.uint64(draws.window)) >> np.uint64(32))
+        before, behind = min(reach, np.int64(text.before[at])), min(reach, np.int64(text.behind[at]))
+        for step in range(draws.window):
+            block.inputs[centre, step] = text.kept[at - before + step]
+        for step in range(draws.window):
+            block.inputs[centre, before + step] = text.kept[at + 1 + step]
+        block.befores[centre], block.input_counts[centre] = before, before + behind
+        block.chances[centre] = chance
+        block.questions[centre, 0] = text.kept[at]
+
+
+@compiled
+@no_type_check
+def draw_noise(begin: int, end: int, draws: Draws, block: Block) -> None:
+    """The questions of negative sampling: each word itself, and words from the noise."""
+    size = np.uint64(draws.noise.shape[0])
+    for centre in range(begin, end):
+        word, chance, asked = block.questions[centre, 0], block.chances[centre], 1
+        for drawn in range(draws.negatives):
+            number = scramble(chance + np.uint64(drawn))
+            column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
+            own, other = draws.noise[column, 0], np.int32(draws.noise[column, 1])
+            noise = choose(np.uint32(number >> np.uint64(32)) <= own, np.int32(column), other)
+            block.questions[centre, asked] = noise
+            asked += noise != word  # the word itself is no wrong answer
+        block.answers[centre, 0], block.question_counts[centre] = 1.0, asked
+
+
+@compiled
+@no_type_check
+def draw_ways(begin: int, end: int, draws: Draws, block: Block) -> None:
+    """The questions of hierarchical softmax: those on the way to each word."""
+    for centre in range(begin, end):
+        word, asked = block.questions[centre, 0], 0
+        for step in range(draws.starts[word], draws.starts[word + 1]):
+            block.questions[centre, asked] = draws.nodes[step]
+            block.answers[centre, asked] = draws.turns[step]
+            asked += 1
+        block.answers[centre, asked:] = 0.0
+        block.question_counts[centre] = asked
+
+
+def read_in(words: Int32[np.ndarray, "places"], first: int, draws: Draws, block: Block) -> Text:
+    """A chunk of text, the first place of which has this number: what is kept of it, in the order of learning."""
+    kept, before, behind, places = thin(words, draws, first)
+    return Text(kept, before, behind, places, spread(kept.size, block.run), first, 0, kept.size)

@@ -1,0 +1,1 @@
+"""The small parts: linear maps, dropout, norms, the feed-forward network, the residual connection."""

@@ -1,0 +1,49 @@
+"""The position-wise feed-forward network (Vaswani et al. 2017, §3.3) and its gated variants (Shazeer 2020).
+
+relu        W₂ max(0, W₁ x)        geglu    W₂ (gelu(W₁ x) ⊙ V x)
+gelu        W₂ gelu(W₁ x)          swiglu   W₂ (silu(W₁ x) ⊙ V x)
+silu        W₂ silu(W₁ x)
+gelu_tanh, geglu_tanh: gelu by its tanh approximation (Hendrycks & Gimpel 2016, §2), as in GPT-2 and T5 1.1
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.axes import Hidden
+from regard.layers.dropout import Dropout
+from regard.layers.linear import Linear
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "geglu": F.gelu,
+    "geglu_tanh": partial(F.gelu, approximate="tanh"),
+    "swiglu": F.silu,
+}
+GATED = {"geglu", "geglu_tanh", "swiglu"}
+
+
+class FeedForward(nn.Module):
+    """The same small network at every position."""
+
+    def __init__(self, kind: str, width: int, inner: int, dropout: float, *, bias: bool = True) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[kind]
+        self.up = Linear(width, inner, bias=bias)
+        self.gate = Linear(width, inner, bias=bias) if kind in GATED else None
+        self.down = Linear(inner, width, bias=bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: Hidden) -> Hidden:
+        """`down(act(up(x)))`, or where there is a gate `down(act(gate(x)) * up(x))`."""
+        if self.gate is None:
+            inner = self.activation(self.up(hidden))
+        else:
+            inner = self.activation(self.gate(hidden)) * self.up(hidden)
+        out: Hidden = self.down(self.dropout(inner))
+        return out

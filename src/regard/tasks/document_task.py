@@ -1,0 +1,76 @@
+"""Tasks that learn from running text: which files they read, and windows of what is in them."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from regard.data.corpus import Split
+from regard.data.sources import read_documents
+from regard.data.splits import Splits, TextDocument, divided_documents
+from regard.data.stream import Position
+from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
+from regard.errors import InputError
+from regard.models.transformer import Transformer
+from regard.tasks.files import open_files, require_positions
+from regard.tasks.recipe import Recipe
+from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData
+from regard.text.tokenizer import Tokenizer
+from regard.training.trainable import TokenPrediction
+
+
+class OfDocuments(Task[Splits[TextDocument]]):
+    """A task whose examples are windows of documents."""
+
+    @abstractmethod
+    def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> WindowObjective:
+        """What a window becomes."""
+
+    def begins(self, recipe: Recipe) -> bool:
+        """Whether every document of the stream begins with a mark."""
+        return False
+
+    def ends(self) -> bool:
+        """Whether every document of the stream ends with a mark."""
+        return True
+
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[TextDocument]:
+        """The documents of a text file, of JSONL, or a file that is one document."""
+        return open_files(self.name, recipe.given, splits, _read, divided_documents)
+
+    def texts(self, data: Splits[TextDocument], sample: int) -> Iterator[str]:
+        """The first training documents."""
+        return (document.text for document in data.train[:sample])
+
+    def training_data(
+        self, recipe: Recipe, data: Splits[TextDocument], module: Transformer, tokenizer: Tokenizer
+    ) -> TrainingData:
+        """Windows in a random order to train on, all of the validation text to measure."""
+        plan, objective = recipe.training, self.objective(recipe, tokenizer)
+        require_positions(module.config, objective.places)
+        batches = Windows.filling(self._stream(recipe, tokenizer, data.train), objective, plan.batch_tokens, plan.seed)
+        next(batches.start(Position()))
+        valid = in_order(self._stream(recipe, tokenizer, data.valid), objective, plan.batch_tokens)
+        return TrainingData(TokenPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
+
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[TextDocument]:
+        """The documents of a file, read as the recipe's own are."""
+        if len(paths) != 1:
+            raise InputError(f"{len(paths)} files are given", "give one file of text")
+        return [
+            TextDocument(text)
+            for text in read_documents(paths[0], "auto" if recipe.data is None else recipe.data.format)
+        ]
+
+    def windows(self, model: Loaded, examples: Sequence[TextDocument]) -> tuple[TokenStream, WindowObjective]:
+        """The documents to measure on as a stream, and how it is read."""
+        if not examples:
+            raise InputError("there is no text to measure on", "give a file of text, or test data in the recipe")
+        return self._stream(model.recipe, model.tokenizer, examples), self.objective(model.recipe, model.tokenizer)
+
+    def _stream(self, recipe: Recipe, tokenizer: Tokenizer, documents: Sequence[TextDocument]) -> TokenStream:
+        texts = [one.text for one in documents]
+        return TokenStream.of(texts, tokenizer, begin=self.begins(recipe), end=self.ends())
+
+
+def _read(path: Path, format: str) -> list[TextDocument]:
+    return [TextDocument(text) for text in read_documents(path, format)]

@@ -1,0 +1,118 @@
+"""Tasks whose answer is a text that the model writes token by token: what translation and language have in common."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from regard.data.batching import Inputs
+from regard.data.sentinels import filled
+from regard.decoding.engine import generate, stream
+from regard.decoding.filters import Filter
+from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.errors import InputError
+from regard.tasks.task import Answer, D, Loaded, Task
+from regard.text.tokenizer import Tokenizer
+
+TOGETHER = 64
+"""Texts read or decoded side by side."""
+
+
+class Generation(Task[D]):
+    """A text in, a text out."""
+
+    @abstractmethod
+    def prompt(self, model: Loaded, texts: Sequence[str]) -> Inputs:
+        """What the model reads before it writes."""
+
+    def before(self, model: Loaded, text: str) -> list[int]:
+        """The ids of a text that the answer goes on with; none where an answer stands alone."""
+        return []
+
+    def answers(
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Answer]:
+        """What the model writes, its score and how many tokens it took."""
+        found = self.hypotheses(model, texts, strategy, max_new_tokens)
+        return [self.answer(model, text, one) for text, one in zip(texts, found, strict=True)]
+
+    def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
+        """What was found for a text, as the model says it."""
+        output = text_after(model.tokenizer, self.before(model, text), self.written(model, found))
+        return Answer(output, output, {"output": output, "score": found.score, "tokens": len(found.ids)})
+
+    def written(self, model: Loaded, found: Hypothesis) -> tuple[int, ...]:
+        """What was found without the token that ended it."""
+        return found.ids[:-1] if found.ids[-1] in _ends(model) else found.ids
+
+    def hypotheses(
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Hypothesis]:
+        """What decoding found for every text: ids, score, and the rows they were computed in."""
+        if not isinstance(strategy, Greedy | Sample | Beam | None):
+            raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
+        for text in texts:
+            self.check(model.recipe, text)
+        device = next(model.module.parameters()).device
+        found = []
+        for first in range(0, len(texts), TOGETHER):
+            inputs = self.prompt(model, texts[first : first + TOGETHER]).to(device)
+            chosen = strategy or model.decoding.chosen()
+            chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
+            found += generate(model.module, inputs, chosen, *_limits(model, inputs, max_new_tokens))
+        return found
+
+    def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
+        """Pieces of the answer as they are chosen."""
+        chosen = strategy or model.decoding.chosen()
+        if isinstance(chosen, Beam):
+            raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
+        self.check(model.recipe, text)
+        inputs = self.prompt(model, [text]).to(next(model.module.parameters()).device)
+        text_of = model.tokenizer.stream()  # a character may need the bytes of several tokens
+        if before := self.before(model, text):
+            for token in before:
+                text_of.push(token)
+            text_of.end()
+        stop, filters = _limits(model, inputs, max_new_tokens)
+        for token in stream(model.module, inputs, chosen, stop, filters):
+            if token not in stop.ends and (piece := text_of.push(token)):
+                yield piece
+        if rest := text_of.end():
+            yield rest
+
+
+def filled_answer(model: Loaded, text: str, written: Sequence[int], score: float) -> Answer:
+    """The text with what was written in its gaps."""
+    output, spans = filled(text, written, model.tokenizer)
+    return Answer(output, output, {"output": output, "spans": spans, "score": score})
+
+
+def refuse_stream() -> NoReturn:
+    """Gaps are filled when all of them are written."""
+    raise InputError("a text with gaps is filled at the end and cannot stream", "do not stream it")
+
+
+def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> str:
+    """What ids add to a text: where it goes on with a new word, the blank before that is theirs."""
+    start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
+    return whole.removeprefix(start) if before and whole.startswith(start) else tokenizer.decode(ids)
+
+
+def _ends(model: Loaded) -> tuple[int, ...]:
+    """The tokens that end an answer."""
+    return model.decoding.ends or (model.tokenizer.eos_id,)
+
+
+def _limits(model: Loaded, inputs: Inputs, max_new_tokens: int | None) -> tuple[Stop, tuple[Filter, ...]]:
+    """When an answer ends, and what may stand in it; where nobody said how long it may be, as far as positions go."""
+    config, limit = model.module.config, max_new_tokens
+    if limit is None:
+        room = config.max_positions - inputs.tokens.ids.shape[1] + 1  # the last token is not read
+        limit = (
+            min(model.decoding.max_new_tokens, room) if config.positions == "learnt" else model.decoding.max_new_tokens
+        )
+        limit = max(limit, 1)
+    end, *also = _ends(model)
+    return Stop(end, limit, tuple(also)), model.decoding.filters(model.module.config.vocabulary)

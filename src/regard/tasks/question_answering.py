@@ -1,0 +1,158 @@
+"""Extractive question answering: an encoder that finds the answer to a question in a passage."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.data.corpus import Split
+from regard.data.questions import Question, SpanExample, SpanFinding, read_questions, split_question
+from regard.data.splits import Splits
+from regard.data.stream import BatchStream, Position, by_length
+from regard.decoding.strategies import Strategy
+from regard.errors import ConfigError, InputError
+from regard.metrics.answers import overlap, same_answer
+from regard.models.transformer import Transformer
+from regard.tasks.files import open_files, require_positions, window_of
+from regard.tasks.language_modelling import MEASURED
+from regard.tasks.recipe import Recipe
+from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, Task, TrainingData, refuse_decoding
+from regard.text.tokenizer import Tokenizer
+from regard.training.losses import SpanPrediction
+
+LONGEST_ANSWER = 30
+"""Tokens of an answer."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Characters of a passage, and the log-probability that the answer begins and ends there."""
+
+    start: int
+    end: int
+    score: float
+
+
+class Questions(Task[Splits[Question]]):
+    """A question and a passage in, the part of the passage that answers it out."""
+
+    name = "question_answering"
+    architectures = ("encoder",)
+    example = Question
+    heads = ("spans",)
+
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Question]:
+        """Files in the format of SQuAD."""
+        return open_files(self.name, recipe.given, splits, read_questions)
+
+    def texts(self, data: Splits[Question], sample: int) -> Iterator[str]:
+        """The first training questions, and their passages once each."""
+        taken = data.train[:sample]
+        yield from (one.question for one in taken)
+        yield from dict.fromkeys(one.context for one in taken)
+
+    def training_data(
+        self, recipe: Recipe, data: Splits[Question], module: Transformer, tokenizer: Tokenizer
+    ) -> TrainingData:
+        """Windows of like length side by side."""
+        plan, how = recipe.training, _finding(recipe, module, tokenizer)
+        if plan.label_smoothing:
+            raise ConfigError(
+                f"[training] label_smoothing = {plan.label_smoothing} has no meaning for places in a text",
+                "use training.label_smoothing=0",
+            )
+        require_positions(module.config, how.window)
+        batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
+        next(batches.start(Position()))
+        valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]
+        return TrainingData(SpanPrediction(module), batches, valid)
+
+    def check(self, recipe: Recipe, text: str) -> None:
+        """A question, a tab, a passage."""
+        question, context = split_question(text)
+        if not question or not context.strip():
+            missing = "question before" if not question else "passage after"
+            raise InputError(
+                f"there is no {missing} the tab",
+                "give a question, a tab, and the passage that answers it; on the command line also --context PASSAGE",
+            )
+
+    def answers(
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Answer]:
+        """The part of the passage, its score, and its characters from and to."""
+        refuse_decoding(self.name, strategy, max_new_tokens)
+        return [self._answer(model, Question(*split_question(text))) for text in texts]
+
+    @torch.no_grad()
+    def _answer(self, model: Loaded, asked: Question) -> Answer:
+        how = _finding(model.recipe, model.module, model.tokenizer)
+        device = next(model.module.parameters()).device
+        found = []
+        for rows in by_length(how.windows(asked), how, max(MEASURED, how.window)):
+            logits: Tensor = model.module(how.batch(rows).inputs.to(device))
+            found += [
+                best_span(one, row) for one, row in zip(logits, rows, strict=True) if isinstance(row, SpanExample)
+            ]
+        best = max(found, key=lambda one: one.score)
+        start, end = without_blanks(asked.context, best.start, best.end)
+        text = asked.context[start:end]
+        return Answer(text, text, {"output": text, "score": best.score, "start": start, "end": end})
+
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Question]:
+        """The questions of one file."""
+        if len(paths) != 1:
+            raise InputError(f"{len(paths)} files are given", "give one file in the format of SQuAD")
+        return read_questions(paths[0])
+
+    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+        """The share of answers that are a reference, and the mean overlap of their words with the best reference."""
+        questions: Sequence[Question] = examples
+        if not questions:
+            raise InputError("there are no questions to measure on", "give a file, or test data in the recipe")
+        said = [self._answer(model, question).text for question in questions]
+        wanted = [[answer for answer, _ in question.answers] for question in questions]
+        pairs = list(zip(said, wanted, strict=True))
+        return {
+            "exact_match": sum(same_answer(*pair) for pair in pairs) / len(pairs),
+            "f1": sum(overlap(*pair) for pair in pairs) / len(pairs),
+        }
+
+
+def _finding(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> SpanFinding:
+    kinds = max(tokenizer.framed([0], [0])[1]) + 1
+    if 0 < module.config.segments < kinds:
+        raise ConfigError(
+            f"[model] segments = {module.config.segments} cannot tell a question from its passage, which are {kinds}",
+            f"use model.segments={kinds}, or 0 to tell none apart",
+        )
+    return SpanFinding(tokenizer, window=window_of(recipe))
+
+
+def without_blanks(text: str, start: int, end: int) -> tuple[int, int]:
+    """Where a span begins and ends without the blanks round it, which some tokenizers count to their tokens."""
+    span = text[start:end]
+    start += len(span) - len(span.lstrip())
+    return start, start + len(span.strip())
+
+
+def best_span(logits: Float[Tensor, "tokens 2"], row: SpanExample) -> Found:
+    """The likeliest span of the passage that begins before it ends and is no longer than an answer may be.
+
+    Probabilities are of the whole row: a window that points at its first place, seeing no answer, says little. That is
+    all there is to say of a passage without tokens: nothing, at its beginning.
+    """
+    count = len(row.offsets)
+    likely = logits[: len(row.source)].double().log_softmax(dim=0)
+    if not count:
+        return Found(0, 0, float(likely[0].sum()))
+    here = likely[row.first : row.first + count]
+    scores = here[:, 0, None] + here[None, :, 1]
+    length = torch.arange(count, device=here.device)[None] - torch.arange(count, device=here.device)[:, None]
+    scores = scores.masked_fill((length < 0) | (length >= LONGEST_ANSWER), -torch.inf)
+    begin, end = divmod(int(scores.argmax()), count)
+    return Found(row.offsets[begin][0], row.offsets[end][1], float(scores[begin, end]))

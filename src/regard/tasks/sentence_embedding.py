@@ -1,0 +1,96 @@
+"""Sentence vectors (Reimers & Gurevych 2019, §3): a vector for a text, near those of texts that mean the same.
+
+For encoders that were loaded: they are asked and looked at. They were trained by what their makers chose; there is no
+objective here to train them further, and nothing to measure them by.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.axes import Hidden
+from regard.data.batching import Inputs, Padded
+from regard.data.corpus import Corpus, Split
+from regard.decoding.strategies import Strategy
+from regard.errors import ConfigError
+from regard.models.transformer import Transformer
+from regard.tasks.generation import TOGETHER
+from regard.tasks.recipe import Recipe
+from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, Task, TrainingData, refuse_decoding
+from regard.text.tokenizer import Tokenizer
+
+SHOWN = 8
+"""Numbers of a vector that people are shown."""
+
+
+class Vectors(Task[Corpus]):
+    """A text in, its vector out."""
+
+    name = "sentence_embedding"
+    architectures = ("encoder",)
+    heads = ("none",)
+
+    @torch.no_grad()
+    def answers(
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[Answer]:
+        """The vectors, each a list of numbers."""
+        refuse_decoding(self.name, strategy, max_new_tokens)
+        answers = []
+        for first in range(0, len(texts), TOGETHER):
+            for vector in sentence_vectors(model, texts[first : first + TOGETHER]).tolist():
+                more = f" … ({len(vector)} numbers)" if len(vector) > SHOWN else ""
+                shown = " ".join(f"{number:.4f}" for number in vector[:SHOWN]) + more
+                answers.append(Answer(vector, shown, {"vector": vector}))
+        return answers
+
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
+        """There are none."""
+        _refuse()
+
+    def texts(self, data: Corpus, sample: int) -> Iterator[str]:
+        """There are none."""
+        _refuse()
+
+    def training_data(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
+        """There is none."""
+        _refuse()
+
+    def read(self, paths: Sequence[Path], recipe: Recipe) -> Sequence[Any]:
+        """There is nothing to measure."""
+        _refuse()
+
+    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+        """There is nothing to measure."""
+        _refuse()
+
+
+def sentence_vectors(model: Loaded, texts: Sequence[str]) -> Tensor:
+    """One vector for each text, as [task] pooling says; of length 1, unless [task] normalised says otherwise."""
+    token = model.tokenizer
+    rows = [token.framed(ids)[0] for ids in token.encode_batch(list(texts))]
+    inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(next(model.module.parameters()).device)
+    hidden: Tensor = model.module(inputs)
+    vectors = pooled(hidden, inputs.tokens.real[..., None], model.recipe.task.pooling)
+    return F.normalize(vectors, dim=-1) if model.recipe.task.normalised else vectors
+
+
+def pooled(hidden: Hidden, real: Bool[Tensor, "batch tokens 1"], pooling: str) -> Float[Tensor, "batch width"]:
+    """One vector of many; padding, which is not real, is on the right."""
+    if pooling == "first":
+        return hidden[:, 0]
+    if pooling == "max":
+        return hidden.masked_fill(~real, -torch.inf).amax(dim=1)
+    return (hidden * real).sum(dim=1) / real.sum(dim=1)
+
+
+def _refuse() -> NoReturn:
+    raise ConfigError(
+        "task 'sentence_embedding' is for models that were loaded: it has no data, no objective and no figure",
+        "use `run` or `look`, or train for another task, such as classification",
+    )

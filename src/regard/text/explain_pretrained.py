@@ -1,0 +1,34 @@
+"""How the merges of somebody else's tokenizer build a text: where it is a BPE, and its merges alone cut that text."""
+
+import json
+
+from tokenizers.decoders import ByteLevel
+
+from regard.errors import InputError
+from regard.text.explain import BYTES, Building, Reading, build_words
+from regard.text.pretrained import PretrainedTokenizer
+
+OTHERWISE = {
+    "WordPiece": "it takes the longest piece it knows",
+    "Unigram": "it takes the likeliest pieces",
+    "WordLevel": "it knows whole words",
+}
+"""How the kinds that have no merges come to their pieces."""
+BLANKS = Reading(lambda word: repr(word.replace("▁", " ")), list)
+"""Of tokenizers that write a blank as ▁."""
+_REMEDY = "use encode --pieces"
+
+
+def build_foreign(tokenizer: PretrainedTokenizer, text: str) -> tuple[Reading, list[Building]]:
+    """Each word of a text with the merges that build it, and how its symbols are read."""
+    engine = tokenizer.engine
+    kind = json.loads(engine.to_str())["model"]["type"]
+    if kind != "BPE":
+        raise InputError(f"{kind} has no merges: {OTHERWISE.get(kind, 'it is another way to cut')}", _REMEDY)
+    plain = engine.normalizer.normalize_str(text) if engine.normalizer is not None else text
+    cut = engine.pre_tokenizer.pre_tokenize_str(plain) if engine.pre_tokenizer is not None else [(plain, (0, 0))]
+    built = build_words([word for word, _ in cut if word], tokenizer.merges)
+    found = [piece for word in built for piece in word.pieces]
+    if found != [engine.id_to_token(token) for token in tokenizer.encode(text)]:
+        raise InputError("this tokenizer does not cut this text by its merges alone", _REMEDY)
+    return BYTES if isinstance(engine.decoder, ByteLevel) else BLANKS, built

@@ -1,0 +1,303 @@
+"""Other people's tokenizers: the ids, texts and frames of `transformers`, and our laws on top."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pretrained_kinds import ASKED, KINDS, write
+from tokenizers import Tokenizer as Engine
+from tokenizers.models import BPE
+
+from regard.errors import FileError, InputError
+from regard.text.incremental import TextStream
+from regard.text.pretrained import PretrainedTokenizer, open_pretrained
+from regard.text.special_tokens import SpecialTokens
+
+transformers = pytest.importorskip("transformers")
+GPT2 = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gpt2_tokenizer"
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def folder(request, tmp_path_factory) -> Path:
+    return write(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def ours(folder) -> PretrainedTokenizer:
+    return open_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def plain(theirs, text: str) -> list[int]:
+    return theirs(text, add_special_tokens=False, padding=False, truncation=False)["input_ids"]
+
+
+# Parity with transformers
+
+
+def test_texts_have_the_same_ids(ours, theirs):
+    expected = [plain(theirs, text) for text in ASKED]
+    assert [ours.encode(text) for text in ASKED] == expected
+    assert ours.encode_batch(ASKED) == expected
+
+
+def test_ids_have_the_same_text(ours, theirs):
+    for text in ASKED:
+        ids = plain(theirs, text)
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+
+
+def test_a_text_has_the_same_marks_round_it(ours, theirs):
+    for text in ASKED:
+        expected = theirs(text, padding=False, truncation=False, return_token_type_ids=True)
+        assert ours.framed(ours.encode(text)) == (expected["input_ids"], expected["token_type_ids"])
+    assert ours.added() == theirs.num_special_tokens_to_add()
+
+
+def test_two_texts_have_the_same_marks_round_them(ours, theirs):
+    for first, second in zip(ASKED, reversed([text for text in ASKED if text]), strict=False):
+        expected = theirs(first, second, padding=False, truncation=False, return_token_type_ids=True)
+        found = ours.framed(ours.encode(first), ours.encode(second))
+        assert found == (expected["input_ids"], expected["token_type_ids"])
+    assert ours.added(pair=True) == theirs.num_special_tokens_to_add(pair=True)
+
+
+def test_roles_have_the_same_ids(ours, theirs):
+    for role in ("pad", "bos", "eos", "unk", "mask", "cls", "sep"):
+        assert getattr(ours.marks, role) == getattr(theirs, f"{role}_token_id")
+    assert ours.size == len(theirs)
+
+
+def test_what_it_writes_is_read_by_both_as_the_same(ours, theirs, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(ours.to_json(), encoding="utf-8")
+    again = PretrainedTokenizer.load(tmp_path / "tokenizer.json")
+    other = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    for text in ASKED:
+        assert again.encode(text) == plain(other, text) == plain(theirs, text)
+        assert again.framed(ours.encode(text))[0] == other(text, padding=False, truncation=False)["input_ids"]
+    assert again.marks == ours.marks
+    assert again == ours
+
+
+# Laws
+
+
+def test_a_text_never_spells_a_special_token(ours):
+    named = set(ours.special_ids.values()) - ({ours.marks.unk} - {ours.marks.eos})
+    assert named
+    for name in ours.special_ids:
+        for text in (name, f"a{name}b", f" {name} the {name}"):
+            ids = ours.encode(text)
+            assert not named & set(ids)
+            assert ours.encode_batch([text]) == [ids]
+
+
+def test_an_engine_alone_would_let_a_text_spell_the_end(tmp_path):
+    theirs = transformers.AutoTokenizer.from_pretrained(write("unigram", tmp_path))
+    theirs.backend_tokenizer.encode_special_tokens = True
+    assert theirs.eos_token_id in plain(theirs, "a</s>b")
+
+
+def test_merges_that_spell_a_special_token_are_left_out(tmp_path):
+    pieces = ["<unk>", "</s>", "<", "/", "s", ">", "</", "s>"]
+    merges = [("<", "/"), ("s", ">"), ("</", "s>")]
+    engine = Engine(BPE(vocab={piece: place for place, piece in enumerate(pieces)}, merges=merges, unk_token="<unk>"))
+    assert engine.encode("</s>").ids == [1]
+    (tmp_path / "tokenizer.json").write_text(engine.to_str())
+    assert open_pretrained(tmp_path).encode("</s>") == [6, 7]
+
+
+def test_tokens_that_are_called_special_without_a_role_are_not_spelt(tmp_path):
+    folder = write("split-bytes", tmp_path)
+    assert 314 in open_pretrained(folder).encode("the river is")
+    rewritten(folder, "tokenizer_config.json", {"additional_special_tokens": ["river is", "<|nowhere|>"]})
+    assert 314 not in open_pretrained(folder).encode("the river is")
+
+
+def test_a_special_token_stays_what_the_file_says(tmp_path):
+    tokens = json.loads(open_pretrained(write("roberta", tmp_path)).to_json())["added_tokens"]
+    assert [token["lstrip"] for token in tokens if token["content"] == "<mask>"] == [True]
+
+
+def test_ids_stream_to_what_decoding_gives(ours):
+    @settings(suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(st.integers(0, ours.size - 1), max_size=17))
+    def check(ids: list[int]) -> None:
+        stream = ours.stream()
+        assert isinstance(stream, TextStream)
+        assert "".join([*(stream.push(token) for token in ids), stream.end()]) == ours.decode(ids)
+
+    check()
+
+
+def test_no_piece_of_a_streamed_text_holds_a_broken_character(ours):
+    for text in ASKED:
+        ids = ours.encode(text)
+        stream = ours.stream()
+        pieces = [*(stream.push(token) for token in ids), stream.end()]
+        assert "".join(pieces) == ours.decode(ids)
+        assert "�" not in "".join(pieces)
+
+
+def test_a_token_shows_what_it_adds(ours):
+    for text in ASKED[:4]:
+        ids = ours.encode(text)
+        added = b"".join(ours.token_bytes(token) for token in ids).decode()
+        assert added.strip() == ours.decode(ids).strip()
+        assert len(ours.pieces(ids)) == len(ids)
+    for name, token in ours.special_ids.items():
+        assert ours.token_bytes(token) == b""
+        assert ours.token_text(token) == name
+
+
+def test_offsets_point_into_the_text(ours):
+    for text in ASKED[:4]:
+        spans = ours.offsets(text)
+        assert len(spans) == len(ours.encode(text))
+        assert all(0 <= start <= end <= len(text) for start, end in spans)
+        covered = {place for start, end in spans for place in range(start, end)}
+        assert {place for place, character in enumerate(text) if not character.isspace()} <= covered
+
+
+def test_it_travels_to_another_process(ours):
+    again = pickle.loads(pickle.dumps(ours))
+    assert again.encode(ASKED[0]) == ours.encode(ASKED[0])
+    assert again.marks == ours.marks
+
+
+def test_special_tokens_can_be_added(ours):
+    more = ours.with_specials(["<extra>"])
+    assert more.size == ours.size + 1
+    assert more.special_ids["<extra>"] == ours.size
+    assert ours.size not in more.encode("<extra>")
+    assert more.marks == ours.marks
+
+
+def test_an_id_outside_the_vocabulary_is_refused(ours):
+    with pytest.raises(InputError, match=f"vocabulary of {ours.size}"):
+        ours.decode([ours.size])
+
+
+# The files beside it
+
+
+def rewritten(folder: Path, name: str, values: dict) -> None:
+    path = folder / name
+    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps(before | values), encoding="utf-8")
+
+
+def test_ids_in_the_config_win(tmp_path):
+    folder = write("byte-fallback", tmp_path)
+    rewritten(folder, "config.json", {"eos_token_id": [7, 11], "pad_token_id": -1, "bos_token_id": None})
+    marks = open_pretrained(folder).marks
+    assert (marks.eos, marks.pad, marks.bos) == (7, None, 1)
+    rewritten(folder, "config.json", {"eos_token_id": [7, 2], "pad_token_id": 13})
+    marks = open_pretrained(folder).marks
+    assert (marks.eos, marks.pad, marks.bos) == (2, 13, 1)
+
+
+def test_what_is_missing_is_said_and_the_end_fills(tmp_path):
+    tokenizer = open_pretrained(write("byte-fallback", tmp_path))
+    assert tokenizer.pad_id == tokenizer.eos_id == 2
+    with pytest.raises(InputError, match=r"no mask token .*bos <s>.*mask_token in tokenizer_config.json"):
+        _ = tokenizer.mask_id
+
+
+def test_an_encoders_first_and_last_marks_begin_and_end(tmp_path):
+    tokenizer = open_pretrained(write("wordpiece", tmp_path))
+    assert (tokenizer.bos_id, tokenizer.eos_id) == (tokenizer.marks.cls, tokenizer.marks.sep)
+
+
+@pytest.mark.parametrize("begin", [True, False])
+def test_the_tokenizer_itself_says_how_a_text_is_framed(tmp_path, begin):
+    folder = write("byte-fallback", tmp_path)
+    rewritten(folder, "tokenizer_config.json", {"add_bos_token": begin, "add_eos_token": True})
+    ours, theirs = open_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    assert ours.framed(ours.encode("the roses"))[0] == theirs("the roses")["input_ids"]
+
+
+def test_older_folders_name_roles_in_a_file_of_their_own(tmp_path):
+    folder = write("unigram", tmp_path)
+    expected = open_pretrained(folder).marks
+    (folder / "tokenizer_config.json").unlink()
+    roles = {"eos_token": {"content": "</s>", "lstrip": False}, "pad_token": "<pad>", "unk_token": "<unk>"}
+    rewritten(folder, "special_tokens_map.json", roles)
+    assert open_pretrained(folder).marks == expected
+
+
+def test_where_nothing_is_named_customary_names_are_known(tmp_path):
+    folder = write("wordpiece", tmp_path)
+    expected = open_pretrained(folder).marks
+    (folder / "tokenizer_config.json").unlink()
+    assert open_pretrained(folder).marks == expected
+
+
+def test_a_role_makes_a_token_special(tmp_path):
+    folder = write("split-bytes", tmp_path)
+    assert open_pretrained(folder).encode("the river is")[-1] == 314
+    rewritten(folder, "tokenizer_config.json", {"pad_token": "river is"})
+    assert 314 not in open_pretrained(folder).encode("the river is")
+
+
+# Files without a tokenizer.json
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "spiece.model"])
+def test_a_lone_model_of_pieces_is_refused_with_the_command_that_converts_it(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\x0a\x0e")
+    with pytest.raises(FileError) as caught:
+        open_pretrained(tmp_path)
+    assert name in caught.value.problem
+    assert "AutoTokenizer.from_pretrained" in caught.value.remedy
+    assert "save_pretrained" in caught.value.remedy
+
+
+def test_marians_files_are_refused(tmp_path):
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    with pytest.raises(FileError, match=r"source.spm and target.spm alone; .*tokenizer.json"):
+        open_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(("content", "said"), [("{", "not a tokenizer"), ("", "is empty"), ("[]", "not a")])
+def test_a_damaged_file_is_named(tmp_path, content, said):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(FileError, match=said):
+        open_pretrained(tmp_path)
+
+
+def test_a_folder_without_one_is_named(tmp_path):
+    with pytest.raises(FileError, match="holds no tokenizer"):
+        open_pretrained(tmp_path)
+
+
+@pytest.mark.skipif(not GPT2.is_dir(), reason=f"{GPT2} is not there")
+def test_gpt2s_two_files_are_read(tmp_path):
+    for name in ("vocab.json.gz", "merges.txt.gz"):
+        (tmp_path / name).symlink_to(GPT2 / name)
+    ours = open_pretrained(tmp_path)
+    assert ours.encode("hello world") == [31373, 995]  # from tiktoken's documentation
+    assert ours.marks == SpecialTokens(bos=50256, eos=50256)
+    assert ours.framed([31373, 995]) == ([31373, 995], [0, 0])
+    assert ours._fast is not None
+
+
+def test_robertas_two_files_are_framed_as_its_tokenizer_json_is(tmp_path):
+    whole = open_pretrained(write("roberta", tmp_path / "whole"))
+    record = json.loads(whole.to_json())["model"]
+    two = tmp_path / "two"
+    two.mkdir()
+    (two / "vocab.json").write_text(json.dumps(record["vocab"]))
+    (two / "merges.txt").write_text("\n".join(" ".join(pair) for pair in record["merges"]))
+    rewritten(two, "config.json", {"model_type": "roberta"})
+    found = open_pretrained(two)
+    assert found.framed([5, 7], [11]) == whole.framed([5, 7], [11]) == ([0, 5, 7, 2, 2, 11, 2], [0] * 7)
+    assert found.encode("a</s>b") == whole.encode("a</s>b")
