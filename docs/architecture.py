@@ -1,4 +1,4 @@
-"""Draws docs/architecture.svg from the source: the folders in their order, and an arc for every folder that uses another.
+"""Draws docs/architecture.svg from the source: the folders in their order, and an arc where one uses another.
 
 Run by `make docs`. The order and what each folder is for are read from CONTRIBUTING.md and the folders themselves, so
 the picture cannot disagree with the code.
@@ -70,11 +70,11 @@ def picture() -> str:
             f"<title>{user} imports {used} {count} times</title></path>"
         )
     for name in folders:
-        y = middle[name]
+        y, said = middle[name], escape(clipped(purpose(name)))
         parts += [
             f'<rect x="{LEFT}" y="{y - ROW / 2 + 3:.0f}" width="{WIDTH}" height="{ROW - 6}" rx="5"/>',
             f'<text x="{LEFT + 10}" y="{y + 5:.0f}" font-size="14" font-weight="600">{name}</text>',
-            f'<text class="note" x="{LEFT + 108}" y="{y + 4:.0f}" font-size="11">{escape(clipped(purpose(name)))}</text>',
+            f'<text class="note" x="{LEFT + 108}" y="{y + 4:.0f}" font-size="11">{said}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 

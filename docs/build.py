@@ -2,7 +2,10 @@
 
 docs/reference/       one page per folder, from the code's own docstrings; not committed
 docs/benchmarks.md    the tables of benchmarks/results/*.json; committed, and a test asks whether it is still theirs
+README.md             likewise the lines between its two marks, the headlines of these results
+docs/keys.md          likewise every key of a recipe, from the classes that read it
 docs/words.md         likewise the page and the figure of docs/words.json, which docs/words.py measures
+docs/architecture.svg the folders and what uses what, drawn by docs/architecture.py
 """
 
 import ast
@@ -12,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import architecture
 import words
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
 RESULTS, BENCHMARKS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
 
 
 def pages() -> dict[str, str]:
@@ -44,16 +49,70 @@ def section(file: Path) -> str:
 
 
 def signature(node: ast.ClassDef | ast.FunctionDef) -> str:
-    """`name(arguments)` of a function, `class name` of a class."""
-    if isinstance(node, ast.ClassDef):
-        return f"class {node.name}"
-    arguments = [*node.args.args, *node.args.kwonlyargs]
-    return f"{node.name}({', '.join(argument.arg for argument in arguments)})"
+    """`name(arguments) -> result` of a function with its types; of a class, what it is made from."""
+    if isinstance(node, ast.FunctionDef):
+        result = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+        return f"{node.name}({ast.unparse(node.args)}){result}"
+    made = next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
+    if made is not None:
+        return f"class {node.name}({ast.unparse(made.args).removeprefix('self').removeprefix(', ')})"
+    fields = [
+        f"{ast.unparse(one.target)}: {ast.unparse(one.annotation)}"
+        for one in node.body
+        if isinstance(one, ast.AnnAssign)
+    ]
+    return f"class {node.name}({', '.join(fields)})"
 
 
 def docstring(file: Path) -> str:
     """What a file says at its top."""
     return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+
+
+HEADLINES = (
+    ("attention-cpu", "causal window 256", "sdpa, dense mask", "attention in a causal window of 256, 8,192 tokens"),
+    (
+        "attention-h200",
+        "causal, 16384 tokens, heads of 64, bfloat16, forward+",
+        "flash",
+        "causal attention, 16,384 tokens",
+    ),
+    ("train-cpu", "training, encoder-decoder", "nn.Transformer", "training an encoder–decoder, 3 + 3 layers × 256"),
+    ("train-cpu", "training, decoder", "x-transformers", "training a decoder, 6 layers × 256"),
+    ("families-cpu", "training step of gpt2", "transformers", "a training step of GPT-2"),
+    ("tokenizer-cpu", "training 16000 BPE", "tokenizers", "learning 16,000 BPE entries from 20 MB"),
+    ("tokenizer-cpu", "encoding documents of 20 kB", "tiktoken, in threads", "encoding documents of 20 kB"),
+    ("vectors-cpu", "Word2Vec, skip-gram", "gensim", "Word2Vec, skip-gram, with negative sampling"),
+)
+"""What a reader wants to know first: of which file, which row, beside whom, and in which words."""
+
+
+def headlines(folder: Path) -> str:
+    """The few lines that open the page of results and stand in the README."""
+    lines = ["| on one machine, in one run | regard | the peer | times as fast |", "|---|---:|---:|---:|"]
+    for file, what, peer, said in HEADLINES:
+        found = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+        rows = [row for row in found["rows"] if row["what"].startswith(what)]
+        rows = [row for row in rows if row["what"] == rows[0]["what"]]
+        own, other = (fastest(rows, name) for name in ("regard", peer))
+        where = "two CPU cores" if found["device"].startswith("CPU") else found["device"]
+        times = other["ratio"] / own["ratio"]
+        lines.append(f"| {said}, {where} | {figure(own)} | {peer}: {figure(other)} | {times:.1f} |")
+    return "\n".join(lines)
+
+
+def fastest(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """A contestant's best row: that of its faster precision where it has two."""
+    return min((row for row in rows if row["contestant"] == name), key=lambda row: float(row["ratio"]))
+
+
+BEGIN, END = "<!-- headlines: made by `make docs` from benchmarks/results -->", "<!-- end of headlines -->"
+
+
+def readme(text: str, lines: str) -> str:
+    """The README with these lines between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{lines}\n{END}{rest.partition(END)[2]}"
 
 
 def benchmarks(folder: Path) -> str:
@@ -65,7 +124,8 @@ def benchmarks(folder: Path) -> str:
         "faster precision of each. On a shared machine trust ratios."
     )
     files = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
-    return "\n".join(["# Side by side", "", intro, *map(results, files)]) + "\n"
+    first = [headlines(folder), ""] if folder == RESULTS else []
+    return "\n".join(["# Side by side", "", *first, intro, *map(results, files)]) + "\n"
 
 
 def results(found: dict[str, Any]) -> str:
@@ -89,7 +149,9 @@ def figure(row: dict[str, Any]) -> str:
         return str(row["figure"])
     if "tokens_per_second" in row:
         return f"{row['tokens_per_second']:,.0f} tokens/s"
-    return f"{row['milliseconds']:.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:,} B"
+    if "milliseconds" in row:
+        return f"{row['milliseconds']:.2f} ms"
+    return f"{max(row['extra_peak_bytes'], 0) / 2**20:.0f} MiB more at the peak"
 
 
 def main() -> None:
@@ -100,6 +162,8 @@ def main() -> None:
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
+    README.write_text(readme(README.read_text(encoding="utf-8"), headlines(RESULTS)), encoding="utf-8")
+    architecture.PICTURE.write_text(architecture.picture(), encoding="utf-8")
     words.write()
     print(f"{PAGES.relative_to(ROOT)} has a page for every folder")
 

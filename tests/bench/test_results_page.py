@@ -22,11 +22,18 @@ def test_the_page_is_what_the_results_give(build):
     assert build.BENCHMARKS.read_text(encoding="utf-8") == build.benchmarks(build.RESULTS), remedy
 
 
+def test_the_readmes_headlines_are_what_the_results_give(build):
+    text = build.README.read_text(encoding="utf-8")
+    assert text == build.readme(text, build.headlines(build.RESULTS)), "README.md is out of date: run `make docs`"
+    assert text.count(build.headlines(build.RESULTS)) == 1
+    assert len(build.HEADLINES) <= 8
+
+
 def test_every_row_of_every_result_is_on_the_page_with_its_command_and_versions(build, tmp_path):
     rows = [
         {"what": "a", "contestant": "regard", "precision": "bfloat16", "tokens_per_second": 2345.6, "faster": True},
         {"what": "b", "contestant": "peer", "milliseconds": 3.14159, "kernel": "sdpa"},
-        {"what": "c", "contestant": "regard", "extra_peak_bytes": 65536},
+        {"what": "c", "contestant": "regard", "extra_peak_bytes": 2 * 2**20},
     ]
     found = {"command": "regard bench x --out y.json", "device": "CPU, 2 threads", "torch": "2.13"}
     (tmp_path / "x.json").write_text(json.dumps({**found, "rows": [{**row, "ratio": 1.25} for row in rows]}))
@@ -36,6 +43,6 @@ def test_every_row_of_every_result_is_on_the_page_with_its_command_and_versions(
         "CPU, 2 threads; torch 2.13",
         "| a | regard, bfloat16 \\* | 2,346 tokens/s | 1.25 |",
         "| b | peer, sdpa | 3.14 ms | 1.25 |",
-        "| c | regard | 65,536 B | 1.25 |",
+        "| c | regard | 2 MiB more at the peak | 1.25 |",
     ):
         assert line in page.splitlines()
