@@ -1,6 +1,7 @@
 """Every signature's shapes are checked while the tests run: jaxtyping's import hook with beartype, package-wide.
 
 With REGARD_SHAPES=off they are not: torch.compile cannot read what the hook makes of a function (tests/compiled).
+REGARD_THREADS says on how many threads torch computes; one where it is not set.
 """
 
 import os
@@ -15,7 +16,7 @@ if os.environ.get("REGARD_SHAPES") != "off":
 
 settings.register_profile("regard", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("regard")
-torch.set_num_threads(1)  # small tensors: waiting for a second thread takes longer than the work
+torch.set_num_threads(int(os.environ.get("REGARD_THREADS", "1")))  # tensors are small: a second thread costs more
 
 
 @pytest.fixture(autouse=True)
