@@ -241,7 +241,14 @@ FOLDERS = {
     "resumed with a damaged tokenizer": Bad(
         (*train()[:-1], FOLDER, "--resume"), "tokenizer.json: this is not a tokenizer", cut("tokenizer.json")
     ),
-    "demo into a folder that is taken": Bad(("demo", "--out", FOLDER), "model is not empty"),
+    "demo into the folder of another run": Bad(
+        ("demo", "--out", FOLDER), "; remove model to train anew, or choose another --out"
+    ),
+    "demo into a folder of anything else": Bad(
+        ("demo", "--out", "notes"),
+        "notes is no run that can be resumed",
+        both(lambda: Path("notes").mkdir(), write("notes/today.txt", "")),
+    ),
 }
 
 EVERY = {

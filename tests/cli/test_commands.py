@@ -1,7 +1,7 @@
 """The verbs: what they print, where, and what they leave on disk."""
 
-import functools
 import json
+import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -10,15 +10,16 @@ import torch
 from small_model import RECIPE, SMALL
 
 import regard
-from regard import api
 from regard.attention.similarity import SIMILARITIES
 from regard.cli import demo
 from regard.cli.app import app
+from regard.cli.progress import ProgressBar
 from regard.data.corpus import CORPORA, corpus
 from regard.decoding.strategies import Beam, Sample
 from regard.models.families import FAMILIES
-from regard.tasks.recipe import shipped
+from regard.tasks.recipe import read_recipe, shipped
 from regard.tasks.translation import held_out, open_corpus
+from regard.training.reports import Report
 
 VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
 DAYS = ["de: 3 mars 2001", "iso: Wednesday, July 14, 1999", "it: 1 de mayo de 2010"]
@@ -280,26 +281,50 @@ def test_every_example_of_the_demo_is_something_the_corpus_teaches():
     assert demo.PICTURED in demo.EXAMPLES
 
 
-def test_the_demo_trains_measures_answers_and_draws(call, monkeypatch):
+@pytest.fixture
+def small_demo(monkeypatch) -> None:
     shorter = [change for change in SMALL if not change.startswith("data.")]
-    monkeypatch.setattr(api, "train", functools.partial(api.train, changes=shorter))
+    Path("short.toml").write_text(read_recipe(demo.RECIPE, shorter).toml())
+    monkeypatch.setattr(demo, "RECIPE", "short.toml")
+
+
+def test_the_demo_goes_on_where_it_was_stopped_measures_answers_and_draws_and_then_reuses_its_model(
+    call, small_demo, monkeypatch
+):
+    def ctrl_c(self: ProgressBar, report: Report) -> None:
+        if report.step == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressBar, "__call__", ctrl_c)
+        stopped = call("demo")
+    assert stopped.code == 130
+    assert stopped.err.endswith("stopped after step 2, which is saved in runs/demo; go on with: regard demo\n")
     answer = call("demo")
     assert answer.code == 0
+    assert "resuming after step 2" in answer.err
     assert "Traceback" not in answer.err
+    assert answer.out.startswith("trained in ")
     days = corpus("dates", {}).size("test")
     assert f"exact match on {min(days, 1000)} held-out days: " in answer.out
     for text, found in zip(demo.EXAMPLES, regard.load("runs/demo").run(demo.EXAMPLES), strict=True):
         assert f"  {text:<34}→  {found}\n" in answer.out
-    assert Path("runs/demo/attention.png").read_bytes().startswith(b"\x89PNG")
+    picture = Path("runs/demo/attention.png")
+    drawn = picture.read_bytes()
+    assert drawn.startswith(b"\x89PNG")
     suggested = [line.strip() for line in answer.out.splitlines() if line.startswith("  regard ")]
     assert [line.split()[1] for line in suggested] == ["run", "look", "evaluate"]
     for line in suggested[:2]:
         verb, folder, rest = line.removeprefix("regard ").split(" ", 2)
         text, _, options = rest.removeprefix('"').partition('"')
         assert call(verb, folder, text, *options.split()).code == 0
+    picture.unlink()
     again = call("demo")
-    assert again.code == 1
-    assert "add --resume" in again.err
+    assert (again.code, again.err) == (0, "")
+    first, *rest = again.out.splitlines()
+    assert first == "runs/demo holds the trained model; remove it to train anew"
+    assert rest == answer.out.splitlines()[1:]
+    assert picture.read_bytes() == drawn
 
 
 def test_lines_before_a_bad_one_are_answered_and_the_bad_one_is_named(call, model):

@@ -72,7 +72,8 @@ def main() -> None:
 def _again() -> str:
     """The command that goes on with the run this one began."""
     arguments = sys.argv[1:]
-    return shlex.join(["regard", *arguments, *(() if "--resume" in arguments else ("--resume",))])
+    resumes = "--resume" in arguments or arguments[0] == "demo"  # which resumes unasked
+    return shlex.join(["regard", *arguments, *(() if resumes else ("--resume",))])
 
 
 def complain(problem: str, remedy: str) -> None:

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from regard.api import Model
+
+RECIPE = "dates"
 EXAMPLES = (
     "de: le 3 mars 2021",
     "en: 3. Oktober 1990",
@@ -16,30 +20,29 @@ EXAMPLES = (
 PICTURED = EXAMPLES[0]
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="The model folder.")] = Path("runs/demo"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last state.")] = False,
-) -> None:
+def demo(out: Annotated[Path, typer.Option(help="The model folder.")] = Path("runs/demo")) -> None:
     """Train a translator of dates between six languages and ISO, ask it, and draw its attention.
 
-    A few minutes on two CPU cores, no network. Example: `regard demo`
+    A few minutes on two CPU cores, no network. Asked again, a model that is there is not trained again, and a training
+    that was stopped goes on.
+
+    Example: `regard demo`
     """
-    from regard import api
-    from regard.cli.progress import ProgressBar
+    from regard.errors import ConfigError
     from regard.tasks.task import held_out
     from regard.tasks.translation import open_corpus
-    from regard.training.interrupt import listening
-    from regard.training.malloc import keep_freed_memory
     from regard.views.look import draw_seen
 
-    keep_freed_memory()
     begun = perf_counter()
-    with listening() as interrupt, ProgressBar(out) as listener:
-        model = api.train("dates", out, resume=resume, listener=listener, interrupt=interrupt)
-    seconds = perf_counter() - begun
+    try:
+        kept = _kept(out)
+        model = kept or _train(out)
+    except ConfigError as error:  # the folder is of another recipe, or of another version
+        raise ConfigError(error.problem, f"remove {out} to train anew, or choose another --out") from error
+    took = f"trained in {perf_counter() - begun:.0f} s"
+    typer.echo(took if kept is None else f"{out} holds the trained model; remove it to train anew")
     days = held_out(open_corpus(model.recipe.data), "test")
     metrics = model.evaluate(days)
-    typer.echo(f"trained in {seconds:.0f} s")
     typer.echo(f"exact match on {len(days)} held-out days: {metrics['exact_match']:.1%}\n")
     for text, answer in zip(EXAMPLES, model.run(EXAMPLES), strict=True):
         typer.echo(f"  {text:<34}→  {answer}")
@@ -49,3 +52,26 @@ def demo(
     typer.echo(f'  regard run {out} "es: 3 mars 2021"')
     typer.echo(f'  regard look {out} "pt: Wednesday, July 14, 2038" --to look.html')
     typer.echo(f"  regard evaluate {out}")
+
+
+def _kept(folder: Path) -> "Model | None":
+    """The demo's model, if it was trained to its end there."""
+    from regard import api
+    from regard.tasks.recipe import read_recipe
+    from regard.training.resume import latest
+
+    plan, before = read_recipe(RECIPE), folder / "recipe.toml"
+    finished = before.is_file() and read_recipe(str(before)) == plan and latest(folder).step >= plan.training.steps
+    return api.load(folder) if finished else None
+
+
+def _train(folder: Path) -> "Model":
+    """Train the demo's model, from the folder's last state where there is one."""
+    from regard import api
+    from regard.cli.progress import ProgressBar
+    from regard.training.interrupt import listening
+    from regard.training.malloc import keep_freed_memory
+
+    keep_freed_memory()
+    with listening() as interrupt, ProgressBar(folder) as listener:
+        return api.train(RECIPE, folder, resume=True, listener=listener, interrupt=interrupt)
