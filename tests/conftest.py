@@ -1,7 +1,7 @@
 """Every signature's shapes are checked while the tests run: jaxtyping's import hook with beartype, package-wide.
 
 With REGARD_SHAPES=off they are not: torch.compile cannot read what the hook makes of a function (tests/compiled).
-REGARD_THREADS says on how many threads torch computes; one where it is not set.
+REGARD_THREADS says on how many threads torch computes, here and in processes that tests start; one if it is not set.
 """
 
 import os
@@ -16,7 +16,8 @@ if os.environ.get("REGARD_SHAPES") != "off":
 
 settings.register_profile("regard", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("regard")
-torch.set_num_threads(int(os.environ.get("REGARD_THREADS", "1")))  # tensors are small: a second thread costs more
+os.environ["OMP_NUM_THREADS"] = os.environ.get("REGARD_THREADS", "1")  # small tensors: a second thread costs more time
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from small_model import RECIPE, SMALL, Answer
 
 import regard
@@ -18,13 +17,10 @@ Call = Callable[..., Answer]
 
 @pytest.fixture(autouse=True, scope="package")
 def _quick() -> Iterator[None]:
-    """One thread and small pools: the models are so small that more of either only costs time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Small pools: the models are so small that larger ones only cost time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "POOL", 64)
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="package")

@@ -352,7 +352,7 @@ def process(*arguments: str, stdin: bytes = b"", **environment: str) -> subproce
         input=stdin,
         capture_output=True,
         check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        env=os.environ | environment,
     )
 
 
@@ -371,7 +371,6 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(model):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     running.stdout.close()
     running.stdout = None

@@ -113,6 +113,7 @@ FORMS = {
 }
 
 
+@pytest.mark.parametrize("trained", FORMS, indirect=True)
 def test_a_file_is_read_as_its_name_says_unless_the_recipes_own_are_named_so(call, trained, tmp_path):
     task, model, _ = trained
     copied = tmp_path / "copied"
@@ -120,7 +121,7 @@ def test_a_file_is_read_as_its_name_says_unless_the_recipes_own_are_named_so(cal
     said = (model / "recipe.toml").read_text()
     assert 'format = "auto"' in said
     (copied / "recipe.toml").write_text(said.replace('format = "auto"', 'format = "text"'))
-    for ending, content in FORMS.get(task, {}).items():
+    for ending, content in FORMS[task].items():
         (tmp_path / f"new{ending}").write_text(content)
         answer = call("evaluate", copied, tmp_path / f"new{ending}", "--json")
         assert (answer.code, answer.err) == (0, "")
@@ -136,12 +137,13 @@ def test_a_file_is_read_as_its_name_says_unless_the_recipes_own_are_named_so(cal
         (copied / "recipe.toml").write_text(said.replace('format = "auto"', 'format = "text"'))
 
 
+@pytest.mark.parametrize("trained", ["classification"], indirect=True)
 def test_an_unseen_label_is_named_with_its_file_and_its_place(call, trained, tmp_path):
-    task, model, _ = trained
-    if task == "classification":
-        (tmp_path / "new.txt").write_text("0 fine\n2 maybe\n")
-        answer = call("evaluate", model, tmp_path / "new.txt")
-        assert answer.err.startswith(f"regard: {tmp_path / 'new.txt'}: example 2: label '2' is not one the model knows")
+    _, model, _ = trained
+    (tmp_path / "new.txt").write_text("0 fine\n2 maybe\n")
+    answer = call("evaluate", model, tmp_path / "new.txt")
+    assert answer.code == 1
+    assert answer.err.startswith(f"regard: {tmp_path / 'new.txt'}: example 2: label '2' is not one the model knows")
 
 
 def test_a_model_without_data_of_its_own_asks_for_a_file(call, trained, tmp_path):
@@ -155,12 +157,13 @@ def test_a_model_without_data_of_its_own_asks_for_a_file(call, trained, tmp_path
     assert call("evaluate", tmp_path / "copied", file).code == 0
 
 
+@pytest.mark.parametrize("trained", ["question_answering"], indirect=True)
 def test_a_question_alone_is_told_of_both_ways_to_give_a_passage(call, trained):
-    task, model, _ = trained
-    if task == "question_answering":
-        err = call("run", model, "what is it?").err
-        assert "a tab" in err
-        assert "--context PASSAGE" in err
+    _, model, _ = trained
+    answer = call("run", model, "what is it?")
+    assert answer.code == 1
+    assert "a tab" in answer.err
+    assert "--context PASSAGE" in answer.err
 
 
 def test_two_files_where_one_is_measured_are_refused(call, trained):

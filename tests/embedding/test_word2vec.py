@@ -1,16 +1,21 @@
 """The plain form of Word2Vec: its loss by formula, its gradient by differences, and its place in the loop."""
 
+import json
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.data.stream import Position
 from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
 from regard.errors import ConfigError, InputError
+from regard.training.loop import Run
+from regard.training.plan import TrainingPlan
+from regard.training.reports import Silent
 from regard.training.losses import WordPrediction
-from regard.training.trainable import Trainable
 
 READ = [[3], [0, 5, 5], [1, 2], [6, 0, 4]]
 ASKED = [[2, 4], [0, 1, 3, 10], [7, 7, 9], [5]]
@@ -74,8 +79,26 @@ def test_the_gradient_is_that_of_small_differences_and_every_input_takes_that_of
             assert float(gradient[place]) == pytest.approx(times * (values[0] - values[1]) / (2 * small), abs=1e-7)
 
 
-def test_it_is_trainable_by_the_loop():
-    assert isinstance(model(), Trainable)
+class Forever:
+    """The same batch at every step."""
+
+    def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+        while True:
+            position = Position(0, position.batch + 1)
+            yield batch(), position
+
+
+def test_the_loop_trains_it_by_the_papers_loss_per_predicted_word(tmp_path):
+    trainable, steps = model(), 7
+    before = by_formula(*tables(trainable)) / len(READ)
+    plan = {"steps": steps, "learning_rate": 0.1, "warmup": 0, "schedule": "constant", "precision": "float32"}
+    Run(trainable, Forever(), [batch()], TrainingPlan.model_validate(plan), tmp_path, Silent()).fit()
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert len(records) == steps
+    assert records[0]["loss"] == pytest.approx(before, rel=1e-5)
+    after = by_formula(*tables(trainable)) / len(READ)
+    assert records[-1]["validation"]["loss"] == pytest.approx(after, rel=1e-5)
+    assert after < 0.8 * before
 
 
 def test_words_without_questions_are_refused():

@@ -45,7 +45,7 @@ def test_packed_weights_give_the_same_to_rounding(packings, dtype, rounding, sha
     expected = F.linear(inputs.double(), linear.weight.double(), linear.bias.double() if bias else None)
     assert (found.double() - expected).abs().max() <= rounding * expected.abs().max()
     assert found.dtype == dtype
-    assert len(packings) == 1
+    assert len(packings) == (dtype in module._TYPES)  # not every processor has bfloat16
 
 
 def test_the_embedding_table_read_backwards_is_packed_too(packings):

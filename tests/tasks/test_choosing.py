@@ -119,6 +119,17 @@ def test_the_best_span_is_the_best_of_all_that_may_be(finder):
         assert found.score == pytest.approx(best)
 
 
+@pytest.mark.parametrize(("tokens", "found"), [(LONGEST_ANSWER, True), (LONGEST_ANSWER + 1, False)])
+def test_an_answer_is_as_long_as_one_may_be_and_not_a_token_longer(finder, tokens, found):
+    """Its first and its last token are by far the likeliest to begin and to end it."""
+    (row,) = SpanFinding(finder.tokenizer, window=199).windows(Question("who", PASSAGE + " it stands" * 9))
+    logits = torch.zeros(len(row.source), 2)
+    logits[row.first, 0] = logits[row.first + tokens - 1, 1] = 20
+    span = best_span(logits, row)
+    assert ((span.start, span.end) == (row.offsets[0][0], row.offsets[tokens - 1][1])) == found
+    assert sum(span.start <= start and end <= span.end for start, end in row.offsets) <= LONGEST_ANSWER
+
+
 @pytest.mark.parametrize("passage", ["\u200b", "\x01"])
 def test_a_passage_without_tokens_has_an_empty_answer(finder, passage):
     assert finder.tokenizer.encode(passage) == []

@@ -42,7 +42,6 @@ def start(given: list[str]) -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
     finally:
         signal.signal(signal.SIGINT, ours)
@@ -58,8 +57,6 @@ def fork(given: list[str], log: Path) -> BaseProcess:
 
 
 def _child(given: list[str], log: str) -> None:
-    import torch
-
     from regard.cli.app import main
     from regard.data import stream
 
@@ -67,7 +64,6 @@ def _child(given: list[str], log: str) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
-    torch.set_num_threads(1)
     sys.argv = ["regard", *given]
     main()
 

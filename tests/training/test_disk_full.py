@@ -1,6 +1,5 @@
 """A full disk, a real one of 600 kB: one sentence, and the last good state goes on once there is room."""
 
-import os
 import resource
 import shutil
 import subprocess
@@ -56,7 +55,6 @@ def train(folder: Path, *more: str, limit: int | None = None) -> subprocess.Comp
         capture_output=True,
         text=True,
         timeout=PATIENCE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         preexec_fn=restrict,
         check=False,
     )
