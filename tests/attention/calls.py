@@ -14,6 +14,7 @@ from regard.attention.kernels import Call
 from regard.attention.mask import Mask
 from regard.attention.similarity import Similarity, similarity_module
 from regard.errors import InputError
+from rounding import assert_close
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,9 @@ def outcome(
 
 
 def assert_same(ours: dict[str, Tensor] | None, theirs: dict[str, Tensor], tolerance: float = 1e-5) -> None:
-    """Both dictionaries hold the same numbers, each to the tolerance, absolute below 1 and relative above."""
+    """Both dictionaries hold the same numbers up to rounding."""
     if ours is None:
         return  # the kernel refused, which `refused` has checked
     assert ours.keys() == theirs.keys()
     for name, one in ours.items():
-        torch.testing.assert_close(
-            one,
-            theirs[name].to(one.dtype),
-            atol=tolerance,
-            rtol=tolerance,
-            msg=lambda text, name=name: f"{name}: {text}",
-        )
+        assert_close(one, theirs[name].to(one.dtype), tolerance, name)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.mask import Causal, Padding
 from regard.attention.multihead import MultiHeadAttention
@@ -18,6 +18,7 @@ from regard.decoding.strategies import Greedy
 from regard.inspection.capture import watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from rounding import assert_close
 
 if os.environ.get("REGARD_SHAPES") != "off":
     raise RuntimeError("the shape hook is on; run `REGARD_SHAPES=off pytest tests/compiled`")
@@ -72,10 +73,6 @@ def compiled(module) -> tuple[nn.Module, Graphs]:
     return torch.compile(module, fullgraph=True, backend=graphs), graphs
 
 
-def assert_close(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize(("architecture", "options"), VARIANTS, ids=str)
 def test_a_compiled_model_gives_the_same_logits_from_one_graph(architecture, options):
     model = make(architecture, **options)
@@ -95,7 +92,7 @@ def test_a_compiled_model_gives_the_same_gradients():
         one(inputs_of(model)).square().sum().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
     for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize("architecture", ["decoder", "encoder"])

@@ -13,6 +13,7 @@ from regard.attention.core import attend, which_kernel
 from regard.attention.flex import SIZE, lower
 from regard.attention.mask import Block, Causal, Document, Global, Mask, Padding, Window
 from regard.errors import InputError
+from rounding import assert_close
 
 assert os.environ.get("REGARD_SHAPES") == "off", "compiled code cannot run under the shape hook: set REGARD_SHAPES=off"
 
@@ -32,7 +33,7 @@ def test_flex_equals_the_reference(mask):
     with torch.no_grad():
         ours = attend(query, key, value, mask=mask, kernel="flex")
         reference = attend(query, key, value, mask=mask, kernel="reference")
-    torch.testing.assert_close(ours, reference, atol=1e-5, rtol=1e-5)
+    assert_close(ours, reference)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_flex_adds_a_bias_as_the_reference_does(bias):
         with torch.no_grad():
             ours = attend(query, key, value, mask=mask, bias=bias, kernel="flex")
             reference = attend(query, key, value, mask=mask, bias=bias, kernel="reference")
-        torch.testing.assert_close(ours, reference, atol=1e-5, rtol=1e-5)
+        assert_close(ours, reference)
 
 
 @pytest.mark.parametrize("mask", [*MASKS.values(), Block(128)], ids=[*MASKS.keys(), "blocks"])

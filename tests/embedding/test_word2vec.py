@@ -13,9 +13,9 @@ from regard.data.stream import Position
 from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
 from regard.errors import ConfigError, InputError
 from regard.training.loop import Run
+from regard.training.losses import WordPrediction
 from regard.training.plan import TrainingPlan
 from regard.training.reports import Silent
-from regard.training.losses import WordPrediction
 
 READ = [[3], [0, 5, 5], [1, 2], [6, 0, 4]]
 ASKED = [[2, 4], [0, 1, 3, 10], [7, 7, 9], [5]]

@@ -9,6 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from rounding import assert_close
+
 transformers = pytest.importorskip("transformers")
 
 from tiny_folders import FOLDERS, write  # noqa: E402
@@ -194,7 +196,7 @@ def test_what_is_drawn_from_is_theirs(told):
         wanted = step(torch.zeros(5, 1, dtype=torch.long), wanted)
     filters = model.decoding.filters(model.module.config.vocabulary)
     found = Sample(0.7, 29, 0.9).filtered(apply(filters, logits, 2, LIMIT))
-    torch.testing.assert_close(found.softmax(-1), wanted.softmax(-1), atol=1e-12, rtol=1e-12)
+    assert_close(found.softmax(-1), wanted.softmax(-1), 1e-12)
 
 
 def test_the_start_and_the_length_of_generation_config_win(tmp_path):

@@ -23,6 +23,7 @@ from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
 from regard.models.checkpoint import load_tensors, save_tensors
 from regard.models.transformer import Transformer
 from regard.text.special_tokens import SpecialTokens
+from rounding import assert_close
 
 STORIES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "stories260K"
 LARGER = Path(os.environ.get("REGARD_STORIES15M", "/nowhere"))
@@ -195,7 +196,7 @@ def test_a_model_computes_what_llama2c_computes(tmp_path, tied):
     ids = [3, 5, 7, 11, 13, 17, 268]
     with torch.no_grad():
         found = model(Inputs(Padded.of([ids])))[0]
-    torch.testing.assert_close(found, reference(theirs, ids), atol=1e-10, rtol=1e-10)
+    assert_close(found, reference(theirs, ids), 1e-10)
 
 
 def test_weights_are_mapped_and_the_file_stays_as_it_was(tmp_path):

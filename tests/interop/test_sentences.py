@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rounding import assert_close
+
 pytest.importorskip("transformers")
 
 from asking_transformers import Theirs
@@ -62,7 +64,7 @@ def test_the_vector_of_a_text_is_the_one_its_folder_says(encoder, modes, pooling
     wanted = by_hand(encoder, pooling)
     if "Normalize" in kinds:
         wanted = wanted / wanted.norm(dim=-1, keepdim=True)
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert_close(found, wanted)
 
 
 def test_the_pooling_is_read_from_the_folder_that_modules_json_names(encoder, tmp_path):
@@ -72,7 +74,7 @@ def test_the_pooling_is_read_from_the_folder_that_modules_json_names(encoder, tm
     modules[1]["path"] = "pool"
     (folder / "modules.json").write_text(json.dumps(modules))
     found = torch.tensor(regard.load(folder).run(TEXTS))
-    torch.testing.assert_close(found, by_hand(encoder, "max"), atol=1e-5, rtol=1e-5)
+    assert_close(found, by_hand(encoder, "max"))
 
 
 @pytest.mark.parametrize("where", ["nowhere", "..", "../told", "/etc"])

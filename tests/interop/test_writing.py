@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rounding import assert_close
+
 pytest.importorskip("transformers")
 
 from asking_transformers import Theirs
@@ -188,16 +190,16 @@ def test_their_logits_are_ours(written):
         answers = Padded.of([[model.tokenizer.bos_id, 9, 11]] * 3)
         found = model.module(Inputs(answers, tokens))
         wanted = theirs.model(**read, decoder_input_ids=answers.ids).logits
-        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+        assert_close(found, wanted)
         return
     found, wanted = model.module(Inputs(tokens)), theirs.model(**read)
     if model.task.name == "question_answering":
         spans = torch.stack((wanted.start_logits, wanted.end_logits), dim=-1)
-        torch.testing.assert_close(found[tokens.real], spans[tokens.real], atol=1e-5, rtol=1e-5)
+        assert_close(found[tokens.real], spans[tokens.real])
     elif model.task.name == "classification":
-        torch.testing.assert_close(found, wanted.logits, atol=1e-5, rtol=1e-5)
+        assert_close(found, wanted.logits)
     else:
-        torch.testing.assert_close(found[tokens.real], wanted.logits[tokens.real], atol=1e-5, rtol=1e-5)
+        assert_close(found[tokens.real], wanted.logits[tokens.real])
 
 
 def test_they_answer_what_we_answer(written):
@@ -255,7 +257,7 @@ def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
     with torch.no_grad():
         found = model.module(Inputs(answers, inputs.source))
         wanted = theirs.model(**theirs.read(hidden(model)), decoder_input_ids=answers.ids).logits
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert_close(found, wanted)
 
 
 # What cannot be written

@@ -6,6 +6,8 @@ import pytest
 import torch
 from tiny_peers import ANSWERS, PEERS, TEXTS, cross, our_inputs, saved
 
+from rounding import assert_close
+
 transformers = pytest.importorskip("transformers")
 
 from regard.data.batching import Inputs, Padded  # noqa: E402
@@ -78,7 +80,7 @@ def test_steps_with_a_cache_give_what_one_pass_gives(pair):
     state = ours.start(Inputs(Padded.of([text[:1]]), source))
     for place, token in enumerate(text):
         logits, state = ours.step(torch.tensor([token]), state)
-        torch.testing.assert_close(logits[0], wanted[row, place], atol=1e-9, rtol=1e-9)
+        assert_close(logits[0], wanted[row, place], 1e-9)
 
 
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(0.7, 9, 0.8), (1.3, None, 0.6), (1.0, 5, None)])
@@ -95,4 +97,4 @@ def test_what_sampling_draws_from_is_theirs(pair, temperature, top_k, top_p):
     found = divided(logits, temperature)
     found = found if top_k is None else among(found, top_k)
     found = found if top_p is None else reaching(found, top_p)
-    torch.testing.assert_close(found.softmax(-1), wanted.softmax(-1), atol=1e-9, rtol=1e-9)
+    assert_close(found.softmax(-1), wanted.softmax(-1), 1e-9)

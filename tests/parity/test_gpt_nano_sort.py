@@ -24,9 +24,9 @@ from regard.decoding.strategies import Beam, Greedy
 from regard.inspection.capture import Recording, watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from rounding import assert_close
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gpt_nano_sort"
-ROUNDING = {"atol": 1e-5, "rtol": 1e-5}
 LETTERS = 6
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there")
@@ -144,16 +144,16 @@ NUMBERS += ["block0", "block1", "block2", "ln_f", "lm_head", "probs"]
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_every_recorded_number_is_computed(run, recorded, name):
-    torch.testing.assert_close(run[0][name], recorded[name], **ROUNDING)
+    assert_close(run[0][name], recorded[name])
 
 
 def test_what_was_seen_of_queries_and_keys_is_what_was_recorded(run, recorded):
     (call,) = run[1].forwards[-1].layers["decoder.0.self"]
-    torch.testing.assert_close(call.query, recorded["q"], **ROUNDING)
-    torch.testing.assert_close(call.new_keys, recorded["k"], **ROUNDING)
+    assert_close(call.query, recorded["q"])
+    assert_close(call.new_keys, recorded["k"])
     scores = ScaledDot().scores(call.query, call.new_keys)
     allowed = Causal().dense(tuple(scores.shape), scores.device)
-    torch.testing.assert_close(scores.masked_fill(~allowed, -torch.inf), recorded["att"], **ROUNDING)
+    assert_close(scores.masked_fill(~allowed, -torch.inf), recorded["att"])
 
 
 def test_what_was_seen_of_the_weights_is_the_recorded_softmax(run, recorded):
@@ -163,9 +163,9 @@ def test_what_was_seen_of_the_weights_is_the_recorded_softmax(run, recorded):
         for head in range(3):
             expected = recorded["attSm"][sequence, head]
             whole = seen.weights("decoder.0.self", head, batch=sequence)
-            torch.testing.assert_close(whole, expected, **ROUNDING)
+            assert_close(whole, expected)
             some = seen.weights("decoder.0.self", head, rows=[-1, 4, 0], batch=sequence)
-            torch.testing.assert_close(some, expected[[-1, 4, 0]], **ROUNDING)
+            assert_close(some, expected[[-1, 4, 0]])
 
 
 def test_exact_gelu_would_not_reproduce_it(recorded):

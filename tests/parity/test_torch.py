@@ -13,6 +13,7 @@ from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer, LayerCont
 from regard.blocks.encoder import Encoder, EncoderLayer
 from regard.layers.feedforward import FeedForward
 from regard.layers.residual import Residual
+from rounding import assert_close
 
 BATCH, TOKENS, SOURCE, WIDTH, HEADS, INNER = 3, 5, 7, 22, 2, 13
 LENGTHS, SOURCE_LENGTHS = torch.tensor([5, 2, 3]), torch.tensor([1, 7, 4])
@@ -116,12 +117,12 @@ def drawn(tokens: int) -> Tensor:
 def assert_equal(ours: Tensor, theirs: Tensor, inputs: tuple[Tensor, ...], keep: Tensor | None = None) -> None:
     """Outputs (of real tokens, where some are padding) and the gradients of all inputs."""
     keep = torch.ones(ours.shape[:2], dtype=torch.bool) if keep is None else keep
-    torch.testing.assert_close(ours[keep], theirs[keep], atol=1e-5, rtol=1e-5)
+    assert_close(ours[keep], theirs[keep])
     towards = torch.randn_like(ours[keep])
     pairs = (torch.autograd.grad((one[keep] * towards).sum(), inputs) for one in (ours, theirs))
     for one, other in zip(*pairs, strict=True):
         assert other.abs().max() > 0
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize(("causal", "padded"), list(product([False, True], repeat=2)))
