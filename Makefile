@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: setup demo check browser test test-slow bench docs clean
+.PHONY: setup demo check browser test test-portable test-slow bench docs clean
 
 setup: .venv/.developer
 
@@ -33,9 +33,18 @@ browser:
 	command -v chromium > /dev/null || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium) > /dev/null 2>&1 || true
 
 # torch.compile does not run under the shape hook, so compiled paths have a process of their own.
+define suite
+	$(1) $(BIN)/pytest -rs -n $(WORKERS) -m "not slow and not gpu" --ignore tests/compiled
+	$(1) REGARD_SHAPES=off $(BIN)/pytest -rs -m "not slow and not gpu" tests/compiled
+endef
+
 test: check browser
-	$(BIN)/pytest -rs -n $(WORKERS) -m "not slow and not gpu" --ignore tests/compiled
-	REGARD_SHAPES=off $(BIN)/pytest -rs -m "not slow and not gpu" tests/compiled
+	$(call suite,)
+
+# The same as other machines compute it: without AVX-512 and bfloat16 instructions, then on two threads.
+test-portable: .venv/.developer browser
+	$(call suite,MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2)
+	$(call suite,REGARD_THREADS=2)
 
 test-slow: .venv/.developer
 	$(BIN)/pytest -rs -n $(WORKERS) -m slow --ignore tests/compiled
