@@ -19,6 +19,7 @@ from regard.attention.similarity import SIMILARITIES, Additive, Cosine, Dot, Gen
 from regard.blocks.config import BlockConfig
 from regard.errors import ConfigError, InputError
 from regard.inspection.formulas import attended
+from rounding import assert_close
 
 every_similarity = pytest.mark.parametrize("name", SIMILARITIES)
 every_kernel = pytest.mark.parametrize("kernel", ["bmm", "sdpa", "reference"])  # those that run any mask here
@@ -112,7 +113,7 @@ def test_some_rows_are_those_rows_of_the_whole(name, bias, example, rows):
     similarity = similarity_of(name, sizes.head_width)
     whole = weights(query, key, similarity=similarity, mask=mask, bias=added)
     some = weights(query, key, similarity=similarity, mask=mask, bias=added, rows=torch.tensor(rows))
-    torch.testing.assert_close(some, whole[:, :, rows], atol=1e-6, rtol=0)
+    assert_close(some, whole[:, :, rows], 1e-6)
 
 
 # Similarities
@@ -126,7 +127,7 @@ def test_cosine_is_dot_on_unit_vectors():
 
 def test_general_begins_as_scaled_dot():
     query, key, _ = Sizes().draw()
-    torch.testing.assert_close(General(4).scores(query, key), ScaledDot().scores(query, key), atol=1e-6, rtol=0)
+    assert_close(General(4).scores(query, key), ScaledDot().scores(query, key), 1e-6)
 
 
 def test_general_by_an_explicit_loop():
@@ -163,7 +164,7 @@ def test_a_score_depends_on_its_own_pair_alone(name):
     for i in range(5):
         for j in range(7):
             pair = similarity.scores(query[:, :, i : i + 1], key[:, :, j : j + 1])[..., 0, 0]
-            torch.testing.assert_close(pair, whole[:, :, i, j], atol=1e-12, rtol=0)
+            assert_close(pair, whole[:, :, i, j], 1e-12)
 
 
 @every_similarity
@@ -176,7 +177,7 @@ def test_where_a_similarity_calls_itself_an_inner_product_it_is_one(name):
         return
     left, right, scale = dotted
     expected = torch.einsum("bhqd,bhkd->bhqk", left, right) * scale
-    torch.testing.assert_close(similarity.scores(query, key), expected, atol=1e-12, rtol=0)
+    assert_close(similarity.scores(query, key), expected, 1e-12)
 
 
 # Attend
@@ -211,7 +212,7 @@ def test_attention_number_by_number(example, kernel):
     bias = torch.randn(sizes.scores, dtype=torch.float64)
     found = attend(query, key, value, mask=example.mask(sizes.scores), bias=bias, kernel=kernel)
     expected = loops(query, key, value, lambda *at: example.allows(sizes.scores, *at), bias)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    assert_close(found, expected, 1e-12)
 
 
 @every_similarity
@@ -225,7 +226,7 @@ def test_attention_equals_the_formula_of_its_similarity(name, bias, example, pri
     mask, added = example.mask(sizes.scores), BIASES[bias](sizes)
     found = attend(query, key, value, similarity=similarity, mask=mask, bias=added)
     expected = attended(similarity, query, KeyValues(key, value), mask, added)
-    torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
+    assert_close(found, expected, 1e-9)
 
 
 @every_similarity
@@ -271,7 +272,7 @@ def test_values_may_have_a_width_of_their_own(kernel, value_width):
     found = attend(query, key, value, kernel=kernel)
     assert found.shape == (2, 6, 5, value_width)
     columns = [attend(query, key, value[..., i : i + 1], kernel=kernel) for i in range(value_width)]
-    torch.testing.assert_close(found, torch.cat(columns, dim=-1), atol=1e-6, rtol=0)
+    assert_close(found, torch.cat(columns, dim=-1), 1e-6)
 
 
 @every_kernel
@@ -304,7 +305,7 @@ def test_multi_head_attention_is_projection_attention_projection():
         scores = scores.masked_fill(torch.ones(5, 7).triu(3).bool(), -torch.inf)
         heads.append(scores.softmax(-1) @ value)
     expected = torch.cat(heads, dim=-1) @ module.output.weight.T + module.output.bias
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    assert_close(found, expected, 1e-12)
 
 
 # What is refused

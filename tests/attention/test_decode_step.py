@@ -9,6 +9,7 @@ from regard.attention.decode_step import suits_one_query
 from regard.attention.mask import Causal, Dense, Padding, Window
 from regard.attention.multihead import Attend
 from regard.attention.similarity import similarity_module
+from rounding import assert_close
 
 MASKS = {
     "none": None,
@@ -32,7 +33,7 @@ def test_one_query_gives_what_the_reference_gives(mask, kv_heads, kind):
     assert suits_one_query(query, similarity, None, 0.0)
     expected = attend(query, memory.keys, memory.values, similarity=similarity, mask=MASKS[mask], kernel="reference")
     found = Attend(similarity)(query, memory, mask=MASKS[mask])
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert_close(found, expected, 1e-6)
     if mask == "nothing":
         assert (found[1] == 0).all()
 
@@ -49,7 +50,7 @@ def test_keys_with_room_behind_them_are_read_to_their_last_token_alone():
     query = torch.randn(2, 3, 1, 4)
     found = Attend(similarity_module("scaled_dot", 4))(query, memory)
     expected = attend(query, memory.keys.clone(), memory.values.clone(), kernel="reference")
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert_close(found, expected, 1e-6)
 
 
 def test_gradients_dropout_biases_and_more_queries_take_the_usual_way():

@@ -15,6 +15,7 @@ from regard.attention.kernels import Call
 from regard.attention.mask import Block, Causal, Dense, Dilated, Document, Global, Padding, Prefix, Window
 from regard.attention.similarity import SIMILARITIES, Additive
 from regard.errors import InputError
+from rounding import assert_close
 
 NAMES = [kernel.name for kernel in KERNELS]
 BFLOAT16 = 8 * 2.0**-8  # a few roundings of 2⁻⁸: in scores, weights and sum
@@ -90,7 +91,7 @@ def test_bfloat16_is_right_to_its_own_rounding(kernel, similarity, bias):
         exact = attend(*wide, similarity=learnt.double(), mask=mask, bias=added, kernel="reference")
         learnt.bfloat16()
         assert ours.dtype == torch.bfloat16
-        torch.testing.assert_close(ours.double(), exact, atol=BFLOAT16, rtol=BFLOAT16)
+        assert_close(ours.double(), exact, BFLOAT16)
 
 
 # A row that may attend to nothing

@@ -13,6 +13,7 @@ from regard.attention.mask import Grid
 from regard.attention.rotary import Rotary
 from regard.embedding.positions import Learnt, Sinusoidal
 from regard.errors import ConfigError
+from rounding import assert_close
 
 CPU = torch.device("cpu")
 
@@ -97,7 +98,7 @@ def test_far_positions_keep_their_angle_in_float32():
     heads = torch.randn(1, 1, 1, 6)
     place = torch.tensor([[1_000_003]])
     exact = Rotary(6)(place)(heads.double())
-    torch.testing.assert_close(Rotary(6)(place)(heads).double(), exact, atol=1e-6, rtol=0)
+    assert_close(Rotary(6)(place)(heads).double(), exact, 1e-6)
 
 
 # ALiBi
@@ -217,7 +218,7 @@ def test_a_whole_table_holds_the_bits_and_the_gradients_of_its_entries(make, que
     upstream = torch.randn(whole.shape, dtype=dtype)
     for terms in bias.parameters() if dtype == torch.float64 else ():
         expected, found = (torch.autograd.grad(one, terms, upstream)[0] for one in (by_entry, whole))
-        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+        assert_close(found, expected, 1e-6)
 
 
 def test_rotary_attention_does_not_change_when_all_positions_move():
@@ -226,8 +227,8 @@ def test_rotary_attention_does_not_change_when_all_positions_move():
     for start in (0, 1, 997):
         rotate = Rotary(6)(torch.arange(start, start + 5)[None])
         outputs.append(attend(rotate(query), rotate(key), value))
-    torch.testing.assert_close(outputs[1], outputs[0], atol=1e-10, rtol=0)
-    torch.testing.assert_close(outputs[2], outputs[0], atol=1e-10, rtol=0)
+    assert_close(outputs[1], outputs[0], 1e-10)
+    assert_close(outputs[2], outputs[0], 1e-10)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from regard.blocks.encoder import Encoder, EncoderLayer, final_norm, residual
 from regard.errors import ConfigError
 from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
 from regard.layers.norm import norm
-
-ROUNDING = {"atol": 1e-12, "rtol": 0}
-
+from rounding import assert_close
 
 # Feed-forward
 
@@ -80,7 +78,7 @@ def test_layer_norm_is_its_closed_form(epsilon):
     mean = x.sum(-1, keepdim=True) / 7
     variance = (x - mean).square().sum(-1, keepdim=True) / 7
     expected = module.weight * (x - mean) / (variance + (epsilon or 1e-5)).sqrt() + module.bias
-    torch.testing.assert_close(module(x), expected, **ROUNDING)
+    assert_close(module(x), expected, 1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.5])
@@ -89,7 +87,7 @@ def test_rms_norm_is_its_closed_form(epsilon):
     nn.init.normal_(module.weight)
     x = 3 + 5 * torch.randn(2, 3, 7, dtype=torch.float64)
     expected = module.weight * x / (x.square().sum(-1, keepdim=True) / 7 + (epsilon or 1e-6)).sqrt()
-    torch.testing.assert_close(module(x), expected, **ROUNDING)
+    assert_close(module(x), expected, 1e-12)
     assert dict(module.named_parameters()).keys() == {"weight"}
     assert norm("rms", 2)(torch.tensor([3.0, 4.0])).tolist() == pytest.approx(
         [3 / math.sqrt(12.5), 4 / math.sqrt(12.5)]

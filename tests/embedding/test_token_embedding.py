@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.embedding.tokens import TokenEmbedding
+from rounding import assert_close
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -16,7 +17,7 @@ def test_a_tokens_vector_is_its_row_times_the_root_of_the_width(scaled):
     for row in range(2):
         for column in range(3):
             expected = embedding.weight[ids[row, column]] * (math.sqrt(7) if scaled else 1.0)
-            torch.testing.assert_close(found[row, column], expected, atol=1e-6, rtol=0)
+            assert_close(found[row, column], expected, 1e-6)
 
 
 def test_a_logit_is_the_dot_product_with_the_tokens_unscaled_row():
@@ -25,7 +26,7 @@ def test_a_logit_is_the_dot_product_with_the_tokens_unscaled_row():
     found = embedding.logits(hidden)
     for token in range(11):
         expected = (hidden * embedding.weight[token]).sum(-1)
-        torch.testing.assert_close(found[..., token], expected, atol=1e-5, rtol=0)
+        assert_close(found[..., token], expected)
 
 
 def test_scaled_vectors_and_tied_logits_begin_with_unit_variance():

@@ -13,6 +13,7 @@ from regard.inspection.contextual import contributions, find_word, word_in_sente
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import Tokenizer
+from rounding import assert_close
 
 SENTENCES = ("We sat by the river bank today.", "He took it from my bank account.", "I saw a bank of monitors.")
 ARCHITECTURES = ("encoder", "decoder", "encoder_decoder")
@@ -72,9 +73,7 @@ def test_what_the_words_send_adds_up_to_what_attention_gives(architecture, place
         for rows in ([3], [2, 5, 4]):
             sent = contributions(seen, f"{name}.{at}.self", layer.self_attention, rows)
             expected = out[f"attention {at}"][0, rows].mean(dim=0)
-            torch.testing.assert_close(
-                sent.sum(dim=0) + layer.self_attention.output.bias, expected, atol=1e-5, rtol=1e-5
-            )
+            assert_close(sent.sum(dim=0) + layer.self_attention.output.bias, expected)
 
 
 def test_one_head_and_one_word_send_what_the_formula_says():
@@ -87,7 +86,7 @@ def test_one_head_and_one_word_send_what_the_formula_says():
     for head in range(4):
         weight = seen.weights("encoder.1.self", head, rows=[4])[0, 2]
         by_hand += weight * attention.output.weight[:, 6 * head : 6 * head + 6] @ values[head // 2, 2]
-    torch.testing.assert_close(sent[2], by_hand, atol=1e-6, rtol=1e-5)
+    assert_close(sent[2], by_hand, 1e-6)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -145,7 +144,7 @@ def test_vectors_are_means_over_the_pieces_of_what_the_layers_give(architecture)
         )
         for at in range(3):
             expected = out[f"layer {at}"][0, rows].mean(dim=0).double()
-            torch.testing.assert_close(torch.tensor(one.vectors[at + 1]), expected, atol=1e-5, rtol=1e-5)
+            assert_close(torch.tensor(one.vectors[at + 1]), expected)
 
 
 def test_cosines_are_cosines():

@@ -15,6 +15,7 @@ from regard.inspection.capture import Recording, layer_name, record_into, watch_
 from regard.inspection.four_steps import four_steps
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from rounding import assert_close
 
 
 def model_of(**options) -> Transformer:
@@ -51,9 +52,9 @@ def test_the_output_of_the_steps_is_the_output_of_the_layer(options):
         for head in range(2):
             for row in range(out.shape[2]):
                 steps = four_steps(seen, layer, head, row)
-                torch.testing.assert_close(steps.output, out[0, head, row], atol=1e-5, rtol=1e-5)
+                assert_close(steps.output, out[0, head, row])
                 scores = (steps.raw * steps.scale + steps.bias).masked_fill(~steps.allowed, -torch.inf)
-                torch.testing.assert_close(scores.softmax(dim=0), steps.weights, atol=1e-5, rtol=1e-5)
+                assert_close(scores.softmax(dim=0), steps.weights)
 
 
 def test_the_steps_of_a_beam_are_those_of_its_own_row():

@@ -10,6 +10,7 @@ from regard.inspection import capture
 from regard.inspection.capture import watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from rounding import assert_close
 
 LAYER = "decoder.0.self"
 
@@ -44,8 +45,8 @@ def test_entropy_and_largest_weights_are_those_of_the_whole_map(positions, monke
     [call] = seen.forwards[0].layers[LAYER]
     whole = weights(call.query, call.new_keys, mask=call.mask, bias=call.bias)[0].double()
     expected = -(whole * whole.clamp(min=1e-300).log()).sum(dim=-1)
-    torch.testing.assert_close(seen.entropy(LAYER).double(), expected, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(seen.entropy(LAYER, head=1).double(), expected[1], atol=1e-5, rtol=1e-5)
+    assert_close(seen.entropy(LAYER).double(), expected)
+    assert_close(seen.entropy(LAYER, head=1).double(), expected[1])
     top = seen.top(7, LAYER)
     torch.testing.assert_close(top.weights.double(), whole.topk(7).values, atol=1e-6, rtol=0)
     torch.testing.assert_close(whole.gather(-1, top.keys), whole.topk(7).values, atol=1e-6, rtol=0)
