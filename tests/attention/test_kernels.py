@@ -69,7 +69,7 @@ def test_a_kernel_equals_the_reference_at_any_size(kernel, similarity, bias, exa
 
 @pytest.mark.parametrize("mask", [None, Causal(), Window(31)], ids=["no mask", "causal", "window"])
 def test_the_explicit_kernel_equals_the_reference_where_it_works_in_parts(mask):
-    sizes = Sizes(batch=5, kv_heads=7, queries=bmm.HALVED + 3, keys=bmm.HALVED + 3)
+    sizes = Sizes(batch=5 * torch.get_num_threads(), kv_heads=7, queries=bmm.HALVED + 3, keys=bmm.HALVED + 3)
     assert sizes.batch * sizes.heads * sizes.queries * sizes.keys > 2 * bmm.CACHED * torch.get_num_threads()
     given_tensors, learnt = sizes.draw(), similarity_of("scaled_dot", sizes.head_width)
     ours, reference = (outcome(given_tensors, learnt, mask, None, name) for name in ("bmm", "reference"))
