@@ -53,7 +53,9 @@ def folder(tmp_path_factory) -> Path:
         {"question": one.question, "answers": [{"text": text, "answer_start": at} for text, at in one.answers]}
         for one in ASKED
     ]
-    (found / "questions.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": PASSAGE, "qas": qas}]}]}))
+    (found / "question_answering.json").write_text(
+        json.dumps({"data": [{"paragraphs": [{"context": PASSAGE, "qas": qas}]}]})
+    )
     return found
 
 
