@@ -15,7 +15,7 @@ from regard.training.reports import Report
 
 
 def report(step: int, loss: float = 0.5) -> Report:
-    return Report(step, 99, loss, 1e-3, 17.26)
+    return Report(step, 99, loss, 1e-3, 5, 13, 0.75)
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def room_for(size: int) -> Iterator[None]:
 def test_a_line_is_what_the_report_says(tmp_path):
     with Journal(tmp_path, 0) as journal:
         journal.write(report(1))
-        journal.write(Report(2, 99, 0.25, 1e-3, 17.26, {"loss": 0.75}))
+        journal.write(Report(2, 99, 0.25, 1e-3, 5, 13, 0.75, {"loss": 0.75}))
     first = {"step": 1, "loss": 0.5, "rate": 1e-3, "tokens_per_second": 17.3}
     assert lines(tmp_path) == [first, first | {"step": 2, "loss": 0.25, "validation_loss": 0.75}]
 

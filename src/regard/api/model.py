@@ -19,7 +19,7 @@ from regard.models.transformer import Transformer
 from regard.tasks.generation import Generation
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.tasks.registry import TASKS
-from regard.tasks.task import Answer, Task
+from regard.tasks.task import USUAL, Answer, Measuring, Task
 from regard.text.tokenizer import Tokenizer
 
 
@@ -88,8 +88,11 @@ class Model:
             raise InputError(f"a text is a string, not {type(text).__name__}", "decode bytes first")
         self.task.check(self.recipe, text)
 
-    def evaluate(self, examples: Sequence[Any]) -> dict[str, float]:
-        """The task's figures on these examples, such as pairs for a translator and documents for a language model."""
+    def evaluate(self, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
+        """The task's figures on these examples, such as pairs for a translator and documents for a language model.
+
+        `how` has the window and the stride that a language model reads in; `task.reading` says which they are.
+        """
         kind = self.task.example
         for one in examples if isinstance(examples, Sequence) else [examples]:
             if kind is not None and not isinstance(one, kind):
@@ -98,7 +101,7 @@ class Model:
                     f"task {self.task.name!r} is measured on examples of {fields}, not on {type(one).__name__}",
                     f"give {kind.__module__}.{kind.__name__}({fields}), or what `model.task.read` makes of a file",
                 )
-        return self.task.evaluate(self, examples)
+        return self.task.evaluate(self, examples, how)
 
     def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":
         """What the model attends to while it answers, or while it reads the target it is given to write."""

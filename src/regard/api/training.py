@@ -1,5 +1,6 @@
 """Training what a recipe describes: the data, the tokenizer and the network are made, then the loop runs."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe, read_recipe
 from regard.tasks.registry import TASKS
-from regard.tasks.task import Task
+from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
 from regard.training.interrupt import Interrupt
 from regard.training.loop import Run
 from regard.training.plan import CHANGEABLE
+from regard.training.precision import choose_precision
 from regard.training.reports import Listener, Silent
 
 DATA = "state/data.json"
@@ -53,6 +55,7 @@ def train(
         listener.say(sentence)
     task = TASKS[plan.task.name]
     task.check_shape(plan.model)
+    task.check_metric(plan)
     data = task.open(plan)
     tokenizer = _tokenizer(folder, task, data, plan, resume)
     seen = fingerprint.fingerprint(data, tokenizer)
@@ -66,6 +69,9 @@ def train(
     training_data = task.training_data(
         plan, data, module, tokenizer
     )  # what cannot be trained on is refused before anything is written
+    module.config = module.config.model_copy(update={"trained_length": training_data.longest})
+    for sentence in _introduction(plan, module, training_data):
+        listener.say(sentence)
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
     fingerprint.write(folder / DATA, seen)
     save_config(folder, module)
@@ -78,9 +84,21 @@ def train(
         folder,
         listener,
         interrupt or Interrupt(),
+        task.metric(plan, data, module, tokenizer),
     )
     run.fit()
     return load(folder)
+
+
+def _introduction(plan: Recipe, module: Transformer, data: TrainingData) -> Iterator[str]:
+    """What is about to be trained, where, and on how much."""
+    device = next(module.parameters()).device
+    size = sum(parameter.numel() for parameter in module.parameters())
+    yield f"{size:,} parameters on {device} in {choose_precision(plan.training.precision, device).name}"
+    yield data.summary
+    if plan.training.metric != "loss":
+        most = plan.training.metric_examples or METRIC_EXAMPLES
+        yield f"the best model is the best by {plan.training.metric}, on the first {most:,} examples to validate on"
 
 
 def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:

@@ -23,19 +23,33 @@ def evaluate(
     examples: Annotated[
         int | None, typer.Option(min=1, help="At most so many examples; if absent all, or 1000 of a built-in corpus.")
     ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a language model reads at once; its own context if absent.")
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How far apart its windows begin: fewer tell more and take longer; the window if absent."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure a model on data it has not seen.
 
+    A language model reads a text in windows, and each token is predicted once: with a stride shorter than the window,
+    from at least window − stride tokens before it.
+
     Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
     from regard import api
+    from regard.cli.progress import MeasuringBar
     from regard.metrics.text import signature
     from regard.tasks.files import read_by_name
-    from regard.tasks.task import held_out
+    from regard.tasks.task import Measuring, held_out
 
     loaded = api.load(model)
     task, recipe = loaded.task, loaded.recipe
+    reading = task.reading(loaded, Measuring(window, stride))
     if data:
         found = task.read(data, read_by_name(recipe, data))[:examples]
         name = " and ".join(map(str, data))
@@ -48,14 +62,17 @@ def evaluate(
         files = (table.test if split == "test" else table.train) or ()
         name = f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"
     try:
-        metrics = loaded.evaluate(found)
+        with MeasuringBar() as progress:
+            metrics = loaded.evaluate(found, Measuring(window, stride, progress))
     except InputError as error:
         raise InputError(f"{name}: {error.problem}", error.remedy) from error
     if as_json:
-        record = {"task": task.name, "data": name, "examples": len(found), "metrics": metrics}
+        record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics}
         typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    typer.echo(f"{task.name} on {name}, {len(found)} examples")
+    typer.echo(f"{task.name} on {name}, {len(found)} example{'' if len(found) == 1 else 's'}")
+    if reading:
+        typer.echo(f"windows of {reading['window']} tokens, stride {reading['stride']}")
     for metric, value in metrics.items():
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
     if "bleu" in metrics:

@@ -1,11 +1,14 @@
 """How training looks while it runs: on a terminal a bar with loss, tokens per second and time left; else plain lines.
 
-Everything goes to stderr. In a file or a pipe there is a line for every validation and, besides, at most one for every
-twentieth of the run or every five minutes. Reading a corpus has a bar on a terminal and nothing elsewhere.
+Everything goes to stderr. In a file or a pipe there is a line for every evaluation and, besides, at most one for every
+twentieth of the run or every five minutes. The loss is the mean over all targets since the line before, and tokens per
+second are the tokens read since then, by the clock on the wall. Reading a corpus and measuring a model have a bar on a
+terminal and nothing elsewhere.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -43,9 +46,9 @@ class ProgressBar:
             console=self.console,
         )
         self.task: TaskID | None = None
-        self.pace = 0.0  # seconds a token, of late
         self.first = 0
         self.begun = self.spoken = 0.0
+        self.since = Since(0.0)
 
     def __enter__(self) -> "ProgressBar":
         return self
@@ -57,19 +60,22 @@ class ProgressBar:
             self.bar.stop()
 
     def __call__(self, report: "Report") -> None:
-        """Move the bar; print a line for every validation."""
+        """Move the bar; print a line for every evaluation."""
         if not self.first:
             self._begin(report)
-        if report.tokens_per_second:
-            taken = 1 / report.tokens_per_second  # times have a mean: a step that hardly waited has a speed beyond all
-            self.pace = 0.95 * self.pace + 0.05 * taken if self.pace else taken
-        state = f"loss {report.loss:.3f}  {1 / self.pace if self.pace else 0:,.0f} tokens/s"
+        now = monotonic()
+        self.since.add(report)
+        speed = f"{self.since.speed(now):,.0f} tokens/s"
         if self.task is not None:
-            self.bar.update(self.task, completed=report.step, state=state)
+            self.bar.update(self.task, completed=report.step, state=f"loss {self.since.loss:.3f}  {speed}")
+        line = ""
         if report.validation is not None:
-            self._print(f"step {report.step:>6}  training loss {report.loss:.4f}  {validation(report)}")
+            line = f"step {report.step:>6}  training loss {self.since.loss:.4f}  {validation(report)}"
         elif self.task is None and self._due(report):
-            self._print(f"step {report.step:>6} of {report.steps}  {state}  {self._left(report)}".rstrip())
+            line = f"step {report.step:>6} of {report.steps}  loss {self.since.loss:.3f}  {speed}  {self._left(report)}"
+        if line:
+            self._print(line.rstrip())
+            self.since = Since(now)
 
     def say(self, sentence: str) -> None:
         """A line above the bar."""
@@ -77,6 +83,7 @@ class ProgressBar:
 
     def _begin(self, report: "Report") -> None:
         self.first, self.begun = report.step, monotonic()
+        self.since = Since(self.begun - report.seconds)  # it is told of a step when that is over
         self._print(f"{self.folder} keeps everything; Ctrl-C saves and stops")
         if self.console.is_terminal:
             self.bar.start()
@@ -97,6 +104,64 @@ class ProgressBar:
     def _print(self, line: str) -> None:
         self.spoken = monotonic()
         self.console.print(line, markup=False, highlight=False)
+
+
+@dataclass
+class Since:
+    """What was trained on since a moment of the clock."""
+
+    begun: float
+    total: float = 0.0
+    targets: int = 0
+    tokens: int = 0
+
+    def add(self, report: "Report") -> None:
+        """One step more."""
+        self.total += report.loss * report.targets
+        self.targets += report.targets
+        self.tokens += report.tokens
+
+    @property
+    def loss(self) -> float:
+        """Per target, over all of them."""
+        return self.total / max(self.targets, 1)
+
+    def speed(self, now: float) -> float:
+        """Tokens read in a second."""
+        return self.tokens / max(now - self.begun, 1e-9)
+
+
+class MeasuringBar:
+    """How much of a measurement is done; silent outside a terminal, and where it takes no time worth a bar."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("measuring"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> "MeasuringBar":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.task is not None:
+            self.bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So much is done."""
+        if self.task is None:
+            self.bar.start()
+            self.task = self.bar.add_task("", total=total)
+        self.bar.update(self.task, completed=done, total=total)
 
 
 class ReadingBar:
@@ -140,10 +205,12 @@ class ReadingBar:
 
 
 def validation(report: "Report") -> str:
-    """`validation loss 0.1234  new best`, or which was the best and how many were not."""
+    """`validation loss 0.1234  new best`, or which was the best and for how many evaluations it has been."""
+    from regard.training.reports import evaluations
+
     assert report.validation is not None
     values = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
+    by = "" if report.metric == "loss" else f" {report.metric}"
     if report.worse == 0:
-        return f"validation {values}  new best"
-    times = "once" if report.worse == 1 else f"{report.worse} times"
-    return f"validation {values}  best {report.best:.4f}, not reached {times} in a row"
+        return f"validation {values}  new best{by}"
+    return f"validation {values}  best{by} {report.best:.4f}, no improvement for {evaluations(report.worse)}"

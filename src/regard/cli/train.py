@@ -37,7 +37,7 @@ def train(
         api.train(recipe, folder, changes=changes, resume=resume, listener=listener, interrupt=interrupt)
     if as_json:
         progress = latest(folder)
-        record = {"folder": str(folder), "steps": progress.step, "validation_loss": progress.best}
+        record = {"folder": str(folder), "steps": progress.step, f"validation_{progress.metric}": progress.best}
         typer.echo(json.dumps(record | {"seconds": round(perf_counter() - begun, 1)}, ensure_ascii=False))
         return
     typer.echo(f"{folder} holds the model; ask it with: regard run {folder}")

@@ -118,3 +118,9 @@ class Batch:
     def count(self) -> int:
         """How many targets there are."""
         return int((self.targets != IGNORED).sum())
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are read, those of the source too; padding is none."""
+        read = [self.inputs.tokens] if self.inputs.source is None else [self.inputs.tokens, self.inputs.source]
+        return sum(int(one.lengths.sum()) for one in read)

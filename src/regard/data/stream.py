@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import nlargest
 from typing import Protocol, runtime_checkable
 
 from regard.data.batching import Batch
@@ -18,6 +19,9 @@ from regard.errors import ConfigError
 
 POOL = 4096
 """Examples sorted together: enough for tight batches, few enough to begin at once."""
+
+LONGEST = 64
+"""Texts with the most characters, among which the one with the most tokens is looked for."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,30 @@ class BatchStream:
                 after = Position(pool, index + 1) if index + 1 < len(batches) else Position(pool + 1)
                 yield self.batching.batch(batches[index], self.objective), after
             pool, first = pool + 1, 0
+
+    def tokens_per_epoch(self) -> int | None:
+        """Tokens read in an epoch, by the first pool where there are several; None of a corpus without end."""
+        size = self.corpus.size("train")
+        if size is None:
+            return None
+        read = sum(self.batching.batch(rows, self.objective).tokens for rows in self._pool(0))
+        return read if size <= POOL else round(read * size / POOL)
+
+    def longest(self) -> int:
+        """Tokens of the longest row that is read: an encoder–decoder's source, a decoder's whole row.
+
+        Of a corpus with an end only the texts with the most characters are tokenised, of one without the first pool.
+        """
+        size, example = self.corpus.size("train"), self.corpus.example
+        chosen = set(range(POOL))
+        if size is not None:
+            sides = [example("train", index) for index in range(size)]
+            by_first = nlargest(LONGEST, range(size), key=lambda index: len(sides[index][0]))
+            by_all = nlargest(LONGEST, range(size), key=lambda index: sum(map(len, sides[index])))
+            chosen = {*by_first, *by_all}
+        encoded = self.objective.encode([example("train", index) for index in sorted(chosen)])
+        rows = [self.objective.batch([one]).inputs for one in encoded]
+        return max(int((one.source or one.tokens).lengths.max()) for one in rows)
 
     def _pool(self, pool: int) -> list[list[Row]]:
         pairs = [self.corpus.example("train", index) for index in self._indices(pool)]

@@ -166,6 +166,25 @@ def in_order(stream: TokenStream, objective: WindowObjective, tokens: int) -> li
     return [objective.batch(windows[first : first + rows]) for first in range(0, len(windows), rows)]
 
 
+def overlapping(stream: TokenStream, window: int, stride: int, tokens: int) -> list[Batch]:
+    """The whole stream in windows that begin `stride` apart, each token predicted in the first that reaches it.
+
+        window 4, stride 2    a b c d          predicts b c d e
+                                  c d e f      predicts f g
+
+    So every token but the first is predicted once, and all but those of the first window from at least
+    window − stride tokens before it. With a stride as long as the window, this is `in_order`.
+    """
+    starts = [0, *range(stride, max(len(stream) - 1 - window + stride, 0), stride)]
+    rows, objective, batches = max(1, tokens // window), NextToken(window), []
+    windows = [token_window(stream, first, objective, (2, first)) for first in starts]
+    for first in range(0, len(windows), rows):
+        batch = objective.batch(windows[first : first + rows])
+        batch.targets[1 if first == 0 else 0 :, : window - stride] = IGNORED
+        batches.append(batch)
+    return batches
+
+
 @dataclass(frozen=True)
 class NextToken:
     """Causal language modelling: every token predicts the one after it, never one of another text."""

@@ -15,7 +15,7 @@ from regard.interop.generation_config import read_generation_config, read_start
 from regard.interop.huggingface import family_of, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
 from regard.interop.sentences import read_pooling
-from regard.models.config import TransformerConfig
+from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, ModelTable, Recipe, TaskTable, TokenizerTable
 from regard.text.pretrained import PretrainedTokenizer, open_pretrained
@@ -87,7 +87,7 @@ def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Pat
 
 
 def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable, family: str) -> Recipe:
-    shape = config.model_dump(exclude={"vocabulary", "labels"})
+    shape = config.model_dump(include=set(TransformerShape.model_fields))
     return Recipe(
         task=TaskTable.model_validate(task),
         tokenizer=PRETRAINED,

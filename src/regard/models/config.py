@@ -91,6 +91,9 @@ class TransformerConfig(TransformerShape):
 
     vocabulary: int = Field(ge=1, le=MOST, description="entries of the vocabulary; source and target share it")
     labels: tuple[str, ...] = Field((), description="the names of the classes, for head 'labels'")
+    trained_length: int | None = Field(
+        None, ge=1, description="tokens of the longest text it was trained on at once, where that is known"
+    )
 
     @model_validator(mode="after")
     def _labels_have_names(self) -> "TransformerConfig":
@@ -100,6 +103,12 @@ class TransformerConfig(TransformerShape):
                 "name the classes where the head is 'labels', and only there",
             )
         return self
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens it reads well at once: as many as in training, and no more than have a position."""
+        places = self.max_positions if self.positions == "learnt" else None
+        return min((known for known in (self.trained_length, places) if known is not None), default=None)
 
     def settled(self) -> "TransformerConfig":
         """The same model with nothing left to a default."""

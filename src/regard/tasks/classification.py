@@ -18,7 +18,7 @@ from regard.tasks.files import open_files, require_positions, window_of
 from regard.tasks.generation import TOGETHER
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, Task, TrainingData, refuse_decoding
+from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, amount, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import LabelPrediction
 
@@ -57,7 +57,11 @@ class Classification(Task[Splits[Pair]]):
             held = recipe.given.valid or f"what is held out of {recipe.given.train}"
             raise InputError(f"{held}: {error.problem}", "train on examples of every label") from error
         valid = [how.batch(rows) for rows in by_length(encoded, how, plan.batch_tokens)]
-        return TrainingData(LabelPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
+        trainable = LabelPrediction(module, label_smoothing=plan.label_smoothing)
+        return TrainingData(trainable, batches, valid, amount(batches, data), how.window)
+
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        return ("accuracy", "loss")
 
     @torch.no_grad()
     def answers(
@@ -82,14 +86,15 @@ class Classification(Task[Splits[Pair]]):
             raise InputError(f"{len(paths)} files are given", "give one file of texts with labels")
         return read_labelled(paths[0], "auto" if recipe.data is None else recipe.data.format)
 
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of texts whose likeliest label is theirs, and the loss per text in nats."""
+        how.refuse_windows(self.name)
         pairs: Sequence[Pair] = examples
         if not pairs:
             raise InputError("there are no texts to measure on", "give a file, or test data in the recipe")
-        how = _labelling(model.recipe, model.module, model.tokenizer)
-        rows = by_length(how.encode(pairs), how, max(MEASURED, how.window))
-        total, count = measured(LabelPrediction(model.module), [how.batch(batch) for batch in rows])
+        task = _labelling(model.recipe, model.module, model.tokenizer)
+        rows = by_length(task.encode(pairs), task, max(MEASURED, task.window))
+        total, count = measured(LabelPrediction(model.module), [task.batch(batch) for batch in rows], how.progress)
         said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
         right = sum(label == pair.target for label, pair in zip(said, pairs, strict=True))
         return {"accuracy": right / len(pairs), "loss": total / count}

@@ -16,7 +16,7 @@ from regard.tasks.files import window_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import Answer, Loaded
+from regard.tasks.task import USUAL, Answer, Loaded, Measuring
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
 
@@ -33,7 +33,7 @@ class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
         """Spans of every window are cut out."""
         return SpanCorruption(tokenizer, window_of(recipe))
 
-    def ends(self) -> bool:
+    def ends(self, recipe: Recipe) -> bool:
         """Nothing stands between documents: a mark cut into a target would teach to stop before its end."""
         return False
 
@@ -62,8 +62,12 @@ class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
         """Refused: gaps are filled when all of them are written."""
         refuse_stream()
 
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        return ("loss",)
+
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """Loss per token of what was cut out, in nats."""
+        how.refuse_windows(self.name)
         stream, objective = self.windows(model, examples)
-        total, count = measured(TokenPrediction(model.module), in_order(stream, objective, MEASURED))
+        total, count = measured(TokenPrediction(model.module), in_order(stream, objective, MEASURED), how.progress)
         return {"loss": total / max(count, 1)}

@@ -11,7 +11,7 @@ from regard.data.stream import Position
 from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
 from regard.errors import InputError
 from regard.models.transformer import Transformer
-from regard.tasks.files import open_files, require_positions
+from regard.tasks.files import open_files, require_positions, window_of
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData
 from regard.text.tokenizer import Tokenizer
@@ -29,9 +29,13 @@ class OfDocuments(Task[Splits[TextDocument]]):
         """Whether every document of the stream begins with a mark."""
         return False
 
-    def ends(self) -> bool:
+    def ends(self, recipe: Recipe) -> bool:
         """Whether every document of the stream ends with a mark."""
         return True
+
+    def file_format(self, recipe: Recipe, path: Path) -> str:
+        """How a file to measure on is read: as the recipe's own are."""
+        return "auto" if recipe.data is None else recipe.data.format
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[TextDocument]:
         """The documents of a text file, of JSONL, or a file that is one document."""
@@ -47,19 +51,19 @@ class OfDocuments(Task[Splits[TextDocument]]):
         """Windows in a random order to train on, all of the validation text to measure."""
         plan, objective = recipe.training, self.objective(recipe, tokenizer)
         require_positions(module.config, objective.places)
-        batches = Windows.filling(self._stream(recipe, tokenizer, data.train), objective, plan.batch_tokens, plan.seed)
+        train, held = (self._stream(recipe, tokenizer, one) for one in (data.train, data.valid))
+        batches = Windows.filling(train, objective, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
-        valid = in_order(self._stream(recipe, tokenizer, data.valid), objective, plan.batch_tokens)
-        return TrainingData(TokenPrediction(module, label_smoothing=plan.label_smoothing), batches, valid)
+        valid = in_order(held, objective, plan.batch_tokens)
+        summary = f"{len(train):,} tokens an epoch in {batches.epoch:,} windows; {len(held):,} tokens to validate on"
+        trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
+        return TrainingData(trainable, batches, valid, summary, window_of(recipe))
 
     def read(self, paths: Sequence[Path], recipe: Recipe) -> list[TextDocument]:
         """The documents of a file, read as the recipe's own are."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file of text")
-        return [
-            TextDocument(text)
-            for text in read_documents(paths[0], "auto" if recipe.data is None else recipe.data.format)
-        ]
+        return _read(paths[0], self.file_format(recipe, paths[0]))
 
     def windows(self, model: Loaded, examples: Sequence[TextDocument]) -> tuple[TokenStream, WindowObjective]:
         """The documents to measure on as a stream, and how it is read."""
@@ -69,7 +73,7 @@ class OfDocuments(Task[Splits[TextDocument]]):
 
     def _stream(self, recipe: Recipe, tokenizer: Tokenizer, documents: Sequence[TextDocument]) -> TokenStream:
         texts = [one.text for one in documents]
-        return TokenStream.of(texts, tokenizer, begin=self.begins(recipe), end=self.ends())
+        return TokenStream.of(texts, tokenizer, begin=self.begins(recipe), end=self.ends(recipe))
 
 
 def _read(path: Path, format: str) -> list[TextDocument]:

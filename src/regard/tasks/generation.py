@@ -1,7 +1,7 @@
 """Tasks whose answer is a text that the model writes token by token: what translation and language have in common."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -36,6 +36,16 @@ class Generation(Task[D]):
         """What the model writes, its score and how many tokens it took."""
         found = self.hypotheses(model, texts, strategy, max_new_tokens)
         return [self.answer(model, text, one) for text, one in zip(texts, found, strict=True)]
+
+    def answered(self, model: Loaded, texts: Sequence[str], progress: Callable[[int, int], None]) -> list[str]:
+        """What the model writes to each text, `progress` being told after every group of them."""
+        outputs: list[str] = []
+        for first in range(0, len(texts), TOGETHER):
+            usual = model.decoding.chosen()
+            strategy = replace(usual, first=first) if isinstance(usual, Sample) else usual
+            outputs += [one.text for one in self.answers(model, texts[first : first + TOGETHER], strategy, None)]
+            progress(len(outputs), len(texts))
+        return outputs
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What was found for a text, as the model says it."""

@@ -1,25 +1,34 @@
 """Language modelling (Radford et al. 2018, §3.1): the next token from those before it; it goes on with a text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.data.batching import Inputs, Padded
+from regard.data.batching import Batch, Inputs, Padded
+from regard.data.sources import JSON_NAMES
 from regard.data.splits import Splits, TextDocument
-from regard.data.windows import NextToken, in_order
+from regard.data.windows import NextToken, overlapping
 from regard.errors import InputError
+from regard.models.transformer import Transformer
 from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
 from regard.tasks.generation import Generation
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import Loaded
+from regard.tasks.task import USUAL, Loaded, Measuring
 from regard.text.tokenizer import Tokenizer
-from regard.training.trainable import TokenPrediction, Trainable
+from regard.training.trainable import Trainable, summed_cross_entropy
 
 MEASURED = 8192
 """Tokens measured at a time."""
+
+LOGITS = 1024
+"""Tokens whose logits there are at a time."""
+
+WIDEST = 4096
+"""Tokens of a window to measure in, where the model could read more and nobody asked for more."""
 
 
 class Language(OfDocuments, Generation[Splits[TextDocument]]):
@@ -37,6 +46,16 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         """As [task] begin says."""
         return recipe.task.begin == "bos"
 
+    def ends(self, recipe: Recipe) -> bool:
+        """Where the data are documents; a file that is one text has no end that a model could learn."""
+        return recipe.data is not None and recipe.data.format != "whole"
+
+    def file_format(self, recipe: Recipe, path: Path) -> str:
+        """As the recipe's own files are; for a model that was loaded, a plain text file is one text."""
+        if recipe.data is not None:
+            return recipe.data.format
+        return "jsonl" if path.name.lower().removesuffix(".gz").endswith(JSON_NAMES) else "whole"
+
     def check(self, recipe: Recipe, text: str) -> None:
         """A text to go on with may be blank, such as a line's end, but not nothing."""
         if not text:
@@ -52,23 +71,68 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         """All of it."""
         return model.tokenizer.encode(text)
 
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
-        """Loss per token in nats, its exponential, and bits for each byte of the text; each token is predicted once."""
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        return ("loss", "perplexity", "bits_per_byte")
+
+    def reading(self, model: Loaded, how: Measuring = USUAL) -> dict[str, int]:
+        """The model's own context, as far as it is known and no wider than WIDEST; windows side by side."""
+        config = model.module.config
+        own = min(config.context, WIDEST) if config.context is not None else window_of(model.recipe)
+        window = how.window or own
+        stride = how.stride or window
+        if config.positions == "learnt" and window > config.max_positions:
+            raise InputError(
+                f"a window of {window} tokens is wider than the {config.max_positions} positions that are learnt",
+                f"use {config.max_positions} or fewer",
+            )
+        if not 1 <= stride <= window:
+            raise InputError(
+                f"a stride of {stride} leaves out tokens between windows of {window}", f"use 1 to {window}"
+            )
+        return {"window": window, "stride": stride}
+
+    @torch.no_grad()
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
+        """Loss per token in nats, its exponential, and bits for each byte of the text; each token is predicted once.
+
+        The first token of a text is predicted where texts begin with a mark, their end where the recipe's data have
+        one: see `begins` and `ends`. Nothing else is added to a text.
+        """
         documents: Sequence[TextDocument] = examples
-        stream, objective = self.windows(model, documents)
-        total, count = measured(TokenPrediction(model.module), in_order(stream, objective, MEASURED))
+        stream, _ = self.windows(model, documents)
+        batches = overlapping(stream, **self.reading(model, how), tokens=MEASURED)
+        total, count = 0.0, 0
+        device = next(model.module.parameters()).device
+        for done, batch in enumerate(batches, start=1):
+            total, count = total + summed_loss(model.module, batch.to(device)), count + batch.count
+            how.progress(done, len(batches))
         loss = total / max(count, 1)
         size = sum(len(document.text.encode()) for document in documents)
         perplexity = math.exp(loss) if loss < 700 else math.inf
         return {"loss": loss, "perplexity": perplexity, "bits_per_byte": total / math.log(2) / size}
 
 
+def summed_loss(module: Transformer, batch: Batch) -> float:
+    """−Σ log p of a batch's targets; logits are made for some columns at a time, as a wide vocabulary's are large."""
+    hidden = module.read(batch.inputs)
+    columns = max(1, LOGITS // len(hidden))
+    parts = [slice(first, first + columns) for first in range(0, hidden.shape[1], columns)]
+    return sum(
+        float(summed_cross_entropy(module.logits(hidden[:, part]), batch.targets[:, part].contiguous()))
+        for part in parts
+    )
+
+
 @torch.no_grad()
-def measured(trainable: Trainable, batches: Sequence[Any]) -> tuple[float, int]:
+def measured(trainable: Trainable, batches: Sequence[Any], progress: Callable[[int, int], None]) -> tuple[float, int]:
     """The summed loss of batches in evaluation, and the count."""
     device = next(trainable.module.parameters()).device
     was = trainable.module.training
     trainable.module.eval()
-    losses = [trainable.loss(batch.to(device)) for batch in batches]
+    total, count = 0.0, 0
+    for done, batch in enumerate(batches, start=1):
+        loss = trainable.loss(batch.to(device))
+        total, count = total + float(loss.sum), count + loss.count
+        progress(done, len(batches))
     trainable.module.train(was)
-    return sum(float(loss.sum) for loss in losses), sum(loss.count for loss in losses)
+    return total, count

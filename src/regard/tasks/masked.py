@@ -17,7 +17,7 @@ from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import Answer, Loaded, refuse_decoding
+from regard.tasks.task import USUAL, Answer, Loaded, Measuring, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import cross_entropy
 
@@ -37,6 +37,9 @@ class Masked(OfDocuments):
     def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> Masking:
         """Some tokens of every window are hidden."""
         return Masking(tokenizer, window_of(recipe))
+
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        return ("loss", "accuracy")
 
     def answers(
         self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
@@ -72,17 +75,20 @@ class Masked(OfDocuments):
         return {(one, token.token_text(one)): value for one, value in pairs}
 
     @torch.no_grad()
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """Loss per hidden token in nats, and the share of hidden tokens that are the likeliest."""
+        how.refuse_windows(self.name)
         documents: Sequence[TextDocument] = examples
         stream, objective = self.windows(model, documents)
         device = next(model.module.parameters()).device
         total, count, right = 0.0, 0, 0
-        for batch in in_order(stream, objective, MEASURED):
+        batches = in_order(stream, objective, MEASURED)
+        for done, batch in enumerate(batches, start=1):
             placed = batch.to(device)
             logits: Tensor = model.module(placed.inputs)
             loss = cross_entropy(logits, placed.targets)
             asked = placed.targets != IGNORED
             total, count = total + float(loss.sum), count + loss.count
             right += int((logits.argmax(dim=-1)[asked] == placed.targets[asked]).sum())
+            how.progress(done, len(batches))
         return {"loss": total / max(count, 1), "accuracy": right / max(count, 1)}

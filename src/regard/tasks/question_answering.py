@@ -20,7 +20,7 @@ from regard.models.transformer import Transformer
 from regard.tasks.files import open_files, require_positions, window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, Task, TrainingData, refuse_decoding
+from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, amount, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import SpanPrediction
 
@@ -69,7 +69,10 @@ class Questions(Task[Splits[Question]]):
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]
-        return TrainingData(SpanPrediction(module), batches, valid)
+        return TrainingData(SpanPrediction(module), batches, valid, amount(batches, data), how.window)
+
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        return ("exact_match", "f1")
 
     def check(self, recipe: Recipe, text: str) -> None:
         """A question, a tab, a passage."""
@@ -109,12 +112,16 @@ class Questions(Task[Splits[Question]]):
             raise InputError(f"{len(paths)} files are given", "give one file in the format of SQuAD")
         return read_questions(paths[0])
 
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of answers that are a reference, and the mean overlap of their words with the best reference."""
+        how.refuse_windows(self.name)
         questions: Sequence[Question] = examples
         if not questions:
             raise InputError("there are no questions to measure on", "give a file, or test data in the recipe")
-        said = [self._answer(model, question).text for question in questions]
+        said = []
+        for question in questions:
+            said.append(self._answer(model, question).text)
+            how.progress(len(said), len(questions))
         wanted = [[answer for answer, _ in question.answers] for question in questions]
         pairs = list(zip(said, wanted, strict=True))
         return {

@@ -21,7 +21,7 @@ from regard.errors import ConfigError
 from regard.models.transformer import Transformer
 from regard.tasks.generation import TOGETHER
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, Task, TrainingData, refuse_decoding
+from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 
 SHOWN = 8
@@ -65,7 +65,7 @@ class Vectors(Task[Corpus]):
         """There is nothing to measure."""
         _refuse()
 
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """There is nothing to measure."""
         _refuse()
 

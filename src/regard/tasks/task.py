@@ -5,14 +5,14 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from regard.data.batching import Batch
 from regard.data.corpus import Examples, Split
-from regard.data.stream import Batches
+from regard.data.stream import POOL, Batches, BatchStream
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError, VocabularyError
 from regard.models.config import TransformerShape
@@ -20,10 +20,14 @@ from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
+from regard.training.metric import Metric
 from regard.training.trainable import Trainable
 
 LONGEST_WORD = 4096
 """Characters a tokenizer is shown at once: learning merges takes the square of a word's length."""
+
+METRIC_EXAMPLES = 200
+"""Validation examples that a metric is measured on while training, where a recipe does not say."""
 
 EVERY_SPLIT: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -63,12 +67,48 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
+class InTraining:
+    """A model while it is trained, as a task asks it: it is `Loaded`."""
+
+    module: Transformer
+    tokenizer: Tokenizer
+    recipe: Recipe
+    decoding: DecodingTable
+
+
+@dataclass(frozen=True, eq=False)
 class TrainingData:
     """What the loop trains, on what, and what it measures itself on."""
 
     trainable: Trainable
     batches: Batches
     validation: list[Batch]
+    summary: str
+    """How much there is, for people to read."""
+    longest: int
+    """Tokens of the longest text that is read at once: `trained_length` of the model."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How a model is measured: in which windows, where the task reads in windows; and who is told how far it is."""
+
+    window: int | None = None
+    """Tokens read at once; the model's own if None."""
+    stride: int | None = None
+    """How far apart windows begin; as far as they are long if None."""
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+    def refuse_windows(self, task: str) -> None:
+        """Raise InputError if a window or a stride is asked for where they mean nothing."""
+        for key in ("window", "stride"):
+            if getattr(self, key) is not None:
+                raise InputError(
+                    f"a {key} has no effect on task {task!r}", "it is for language_modelling; leave it out"
+                )
+
+
+USUAL = Measuring()
 
 
 D = TypeVar("D", bound=Examples)
@@ -96,6 +136,28 @@ class Task(ABC, Generic[D]):
                     f"[model] {key} {getattr(shape, key)!r} cannot do task {self.name!r}",
                     f"use {' or '.join(map(repr, known))}",
                 )
+
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        """The figures `evaluate` gives of a model of this recipe: what `training.metric` may be besides the loss."""
+        return ()
+
+    def check_metric(self, recipe: Recipe) -> None:
+        """Raise ConfigError, with what would do, unless the task has the figure that the best model is best by."""
+        known = tuple(dict.fromkeys(("loss", *self.metrics(recipe))))
+        if recipe.training.metric not in known:
+            raise ConfigError(
+                f"[training] metric {recipe.training.metric!r} is no figure of task {self.name!r} on these data",
+                f"use {' or '.join(known)}",
+            )
+
+    def metric(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> Metric:
+        """What the best model is best by; on some validation examples, answered as the recipe's [decoding] says."""
+        name = recipe.training.metric
+        if name == "loss":
+            return Metric()
+        examples = held_out(data, "valid", recipe.training.metric_examples or METRIC_EXAMPLES)
+        model = InTraining(module, tokenizer, recipe, recipe.decoding)
+        return Metric(name, lambda: self.evaluate(model, examples)[name])
 
     @abstractmethod
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> D:
@@ -140,8 +202,13 @@ class Task(ABC, Generic[D]):
         """Examples of a user's files, to measure on."""
 
     @abstractmethod
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The task's figures on these examples."""
+
+    def reading(self, model: Loaded, how: Measuring = USUAL) -> dict[str, int]:
+        """The numbers its figures go by, such as window and stride; none where nothing is cut."""
+        how.refuse_windows(self.name)
+        return {}
 
 
 def held_out(data: Examples, split: Split, most: int | None = 1000) -> list[Any]:
@@ -149,6 +216,15 @@ def held_out(data: Examples, split: Split, most: int | None = 1000) -> list[Any]
     size = data.size(split)
     count = size if most is None else most if size is None else min(most, size)
     return [data.example(split, index) for index in range(count or 0)]
+
+
+def amount(batches: BatchStream, data: Examples) -> str:
+    """How much there is to train and to validate on, in a sentence."""
+    size, tokens, held = data.size("train"), batches.tokens_per_epoch(), data.size("valid")
+    if size is None:
+        return f"examples without end to train on, {held:,} to validate on"
+    about = "about " if size > POOL else ""
+    return f"{size:,} examples to train on, {about}{tokens:,} tokens an epoch; {held:,} to validate on"
 
 
 def refuse_decoding(task: str, strategy: Strategy | None, max_new_tokens: int | None) -> None:

@@ -21,7 +21,7 @@ from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.recipe import DataTable, Recipe, Source
-from regard.tasks.task import EVERY_SPLIT, Answer, Loaded, TrainingData, held_out
+from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, TrainingData, amount, held_out
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
 
@@ -50,7 +50,12 @@ class Translation(Generation[Corpus]):
         next(batches.start(Position()))
         valid = by_length(how.encode(held_out(data, "valid")), how, plan.batch_tokens)
         trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
-        return TrainingData(trainable, batches, [how.batch(batch) for batch in valid])
+        held = [how.batch(batch) for batch in valid]
+        return TrainingData(trainable, batches, held, amount(batches, data), batches.longest())
+
+    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+        """Of a built-in corpus, whose questions have one answer each, exact matches alone."""
+        return ("exact_match",) if recipe.data is not None and recipe.data.corpus else ("exact_match", "bleu", "chrf")
 
     def check(self, recipe: Recipe, text: str) -> None:
         """No empty text, and of a built-in corpus, what it teaches."""
@@ -80,15 +85,16 @@ class Translation(Generation[Corpus]):
             raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
         return read_pairs(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
 
-    def evaluate(self, model: Loaded, examples: Sequence[Any]) -> dict[str, float]:
+    def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """Where every question has one answer, the share of right ones; else BLEU and chrF too."""
+        how.refuse_windows(self.name)
         pairs: Sequence[Pair] = examples
         if not pairs:
             raise InputError("there are no pairs to measure on", "give a file of pairs, or test data in the recipe")
-        outputs = [answer.text for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
+        outputs = self.answered(model, [pair.source for pair in pairs], how.progress)
         references = [pair.target for pair in pairs]
         found = {"exact_match": exact_match(outputs, references)}
-        if model.recipe.data is None or model.recipe.data.corpus is None:
+        if "bleu" in self.metrics(model.recipe):
             found |= {"bleu": bleu(outputs, references, model.recipe.task.bleu), "chrf": chrf(outputs, references)}
         return found
 

@@ -1,8 +1,9 @@
 """One loop for anything Trainable: forward, backward, clip, step; now and then validate, save, report.
 
-The folder is the run's memory: `model.safetensors` is the best by validation, or the mean of the last states where
-the plan asks for it (the best is then in `state/`); `state/` holds the last states to resume from, `metrics.jsonl` one
-line per step. Running it again from any complete state gives the same weights.
+The folder is the run's memory: `model.safetensors` is the best by the run's metric, or the mean of the last states
+where the plan asks for it (the best is then in `state/`), or, before the first evaluation, the last that was saved;
+`state/` holds the last states to resume from, `metrics.jsonl` one line per step. Running it again from any complete
+state gives the same weights.
 """
 
 import math
@@ -18,16 +19,17 @@ from torch.optim import Optimizer
 
 from regard.data.batching import Batch
 from regard.data.stream import Batches
-from regard.errors import FileError, InputError
+from regard.errors import ConfigError, FileError, InputError
 from regard.models.checkpoint import WEIGHTS, load_tensors, save_tensors
 from regard.training import resume
 from regard.training.average import mean
 from regard.training.interrupt import Interrupt, Stopped
 from regard.training.journal import Journal
+from regard.training.metric import Metric
 from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
 from regard.training.precision import autocast, choose_precision
-from regard.training.reports import Listener, Report
+from regard.training.reports import Listener, Report, evaluations
 from regard.training.resume import Progress
 from regard.training.schedules import factor
 from regard.training.trainable import Compiled, Trainable
@@ -47,6 +49,7 @@ class Run:
     folder: Path
     listener: Listener
     interrupt: Interrupt = field(default_factory=Interrupt)
+    metric: Metric = field(default_factory=Metric)
 
     @property
     def device(self) -> torch.device:
@@ -54,7 +57,7 @@ class Run:
         return next(self.trainable.module.parameters()).device
 
     def finished(self, progress: Progress) -> bool:
-        """Whether all steps are taken, or validation has not improved for as long as the plan's patience."""
+        """Whether all steps are taken, or the metric has not improved for as long as the plan's patience."""
         impatient = self.plan.patience is not None and progress.worse >= self.plan.patience
         return progress.step >= self.plan.steps or impatient
 
@@ -103,6 +106,15 @@ class Run:
         module.train()
         return sum(float(loss.sum) for loss in losses) / sum(loss.count for loss in losses)
 
+    def figures(self) -> dict[str, float]:
+        """The validation loss, and the metric where that is another."""
+        found = {"loss": self.validate()}
+        if self.metric.measure is not None:
+            self.trainable.module.eval()
+            found[self.metric.name] = self.metric.measure()
+            self.trainable.module.train()
+        return found
+
     def _train(self, optimizer: Optimizer, progress: Progress, journal: Journal, stream: Stream, last: int) -> Progress:
         plan = self.plan
         stepper = Updater(self.trainable, optimizer, plan, stream)
@@ -129,6 +141,8 @@ class Run:
             if self.finished(progress):
                 break
             if asked is not None:
+                if progress.best is None:
+                    self.listener.say(f"no evaluation was made yet: the model is that of step {step}")
                 raise Stopped(step, self.folder, asked)
         return progress
 
@@ -141,21 +155,32 @@ class Run:
         if not math.isfinite(loss) or not math.isfinite(norm):
             what = f"the loss became {loss}" if not math.isfinite(loss) else f"the gradient became {norm}"
             raise self._diverged(what, taken.number)
-        speed = taken.count / max(seconds, 1e-9)
-        return Report(taken.number, self.plan.steps, loss, taken.rate, speed, best=progress.best, worse=progress.worse)
+        return Report(
+            step=taken.number,
+            steps=self.plan.steps,
+            loss=loss,
+            rate=taken.rate,
+            targets=taken.count,
+            tokens=taken.tokens,
+            seconds=seconds,
+            metric=progress.metric,
+            best=progress.best,
+            worse=progress.worse,
+        )
 
     def _validated(self, progress: Progress, report: Report) -> tuple[Progress, Report]:
-        """Validate; if it is the best so far, keep it."""
-        loss = self.validate()
-        if not math.isfinite(loss):
-            raise self._diverged(f"the validation loss became {loss}", progress.step)
-        if progress.best is None or loss < progress.best:
+        """Evaluate; if it is the best so far, keep it."""
+        found = self.figures()
+        for name, value in found.items():
+            if not math.isfinite(value):
+                raise self._diverged(f"the validation {name} became {value}", progress.step)
+        if self.metric.better(found[self.metric.name], progress.best):
             self._require_finite(progress.step)
             save_tensors(self._best, self.trainable.module.state_dict())
-            progress = replace(progress, best=loss, worse=0)
+            progress = replace(progress, best=found[self.metric.name], worse=0)
         else:
             progress = replace(progress, worse=progress.worse + 1)
-        return progress, replace(report, validation={"loss": loss}, best=progress.best, worse=progress.worse)
+        return progress, replace(report, validation=found, best=progress.best, worse=progress.worse)
 
     def _save(self, progress: Progress, optimizer: Optimizer) -> None:
         self._require_finite(progress.step)
@@ -163,11 +188,13 @@ class Run:
         self._publish(progress)
 
     def _publish(self, progress: Progress) -> None:
-        """Drop the states that are no longer wanted; where the model is their mean, write it."""
+        """Drop the states that are no longer wanted; write the model where it is their mean, or where there is none."""
         resume.drop_old_states(self.folder, progress.step, self.plan.keep, lambda step: self._regular(step, progress))
         newest = self._averaged(progress)
         if newest:
             save_tensors(self.folder / WEIGHTS, mean(self._weights(newest[::-1])))
+        elif progress.best is None or self.plan.average is not None:  # a model that runs, though nothing is known of it
+            save_tensors(self.folder / WEIGHTS, self.trainable.module.state_dict())
 
     def _averaged(self, progress: Progress) -> list[Path]:
         """The states whose mean the model is, newest first."""
@@ -199,6 +226,11 @@ class Run:
             except FileError as error:
                 self.listener.say(f"{path} is damaged ({error.problem}); falling back to the state before it")
             else:
+                if progress.metric != self.metric.name:
+                    raise ConfigError(
+                        f"the best of {self.folder} is the best by {progress.metric}, not by {self.metric.name}",
+                        f"go on with training.metric={progress.metric}, or train anew",
+                    )
                 self.listener.say(f"resuming after step {progress.step}")
                 return progress
         if states:
@@ -206,7 +238,7 @@ class Run:
                 f"none of the {len(states)} states in {self.folder / 'state'} is whole",
                 "put a copy of one back, or remove that folder to start again from the first step",
             )
-        return Progress()
+        return Progress(metric=self.metric.name)
 
     def _tell_the_end(self, progress: Progress) -> None:
         """Why a run ended early, and what the mean of its states is worth."""
@@ -216,18 +248,19 @@ class Run:
             module = self.trainable.module
             last = {name: tensor.clone() for name, tensor in module.state_dict().items()}
             module.load_state_dict(load_tensors(self.folder / WEIGHTS))
-            loss = self.validate()
+            value = self.figures()[self.metric.name]
             module.load_state_dict(last)
             self.listener.say(
                 f"the model is the mean of the last {len(self._averaged(progress))} of {self.plan.average} states, "
-                f"with validation loss {loss:.4f}; "
+                f"with validation {self.metric.name} {value:.4f}; "
                 f"the best single one had {progress.best:.4f}"
             )
 
     def _why(self, progress: Progress) -> str:
         if progress.step >= self.plan.steps:
             return f"all {self.plan.steps} steps are taken; to train longer add --resume --set training.steps=N"
-        return f"validation did not improve {progress.worse} times in a row (training.patience={self.plan.patience})"
+        what = f"validation {progress.metric} for {evaluations(progress.worse)}"
+        return f"no improvement of the {what} (training.patience={self.plan.patience})"
 
     def _compiled(self) -> "Run":
         """The same run with its loss as one compiled program, where the plan asks for it; its module stays plain."""

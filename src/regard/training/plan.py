@@ -30,9 +30,15 @@ class TrainingPlan(Config):
         "float32", description="of the forward pass (autocast); auto: bfloat16 where the device computes in it"
     )
     compile: bool = Field(False, description="torch.compile the model: minutes at the start, shorter steps on a GPU")
-    evaluate_every: int = Field(500, ge=1, description="steps between validations")
+    evaluate_every: int = Field(500, ge=1, description="steps between evaluations")
     save_every: int = Field(500, ge=1, description="steps between states to resume from")
-    patience: int | None = Field(None, ge=1, description="validations in a row without a new best before it stops")
+    metric: str = Field(
+        "loss", description="what the best model is best by: the validation loss, or a figure of the task such as bleu"
+    )
+    metric_examples: int | None = Field(
+        None, ge=1, description="validation examples the metric is measured on, the first; 200 if absent"
+    )
+    patience: int | None = Field(None, ge=1, description="evaluations in a row without a new best before it stops")
     keep: int = Field(2, ge=1, description="states kept")
     average: int | None = Field(None, ge=2, description="states whose mean the model is; the best one if absent")
     seed: int = Field(0, ge=0, lt=2**32, description="of weights, dropout and the order of the data")
@@ -43,6 +49,15 @@ class TrainingPlan(Config):
         if self.floor and self.schedule not in ("linear", "cosine"):
             raise ConfigError(
                 f"floor has no effect with schedule {self.schedule!r}", "use linear or cosine, or leave floor out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _metric_examples_have_a_meaning(self) -> "TrainingPlan":
+        if self.metric_examples is not None and self.metric == "loss":
+            raise ConfigError(
+                "metric_examples has no effect with metric 'loss', which is measured on all",
+                "choose another training.metric, or leave it out",
             )
         return self
 

@@ -11,13 +11,25 @@ class Report:
     step: int
     steps: int
     loss: float
+    """Per target, of this step alone."""
     rate: float
-    tokens_per_second: float
+    targets: int
+    """Tokens that were predicted: what a mean over several steps weighs their losses by."""
+    tokens: int
+    """Tokens that were read, those of sources too, without padding."""
+    seconds: float
     validation: dict[str, float] | None = None
+    metric: str = "loss"
+    """Which of the validation's figures `best` is about."""
     best: float | None = None
-    """The lowest validation loss so far."""
+    """The best of that figure so far."""
     worse: int = 0
-    """How many validations in a row have not lowered it."""
+    """How many evaluations in a row have not improved it."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """How fast this step read."""
+        return self.tokens / max(self.seconds, 1e-9)
 
     def values(self) -> dict[str, float | int]:
         """The line of metrics.jsonl."""
@@ -47,3 +59,8 @@ class Silent:
 
     def say(self, sentence: str) -> None:
         """Nothing."""
+
+
+def evaluations(count: int) -> str:
+    """`1 evaluation`, `3 evaluations`."""
+    return f"{count} evaluation{'' if count == 1 else 's'}"

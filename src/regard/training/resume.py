@@ -35,9 +35,11 @@ class Progress:
     step: int = 0
     position: Position = START
     best: float | None = None
-    """The lowest validation loss so far."""
+    """The best value of the metric so far."""
     worse: int = 0
-    """Validations in a row that did not lower it."""
+    """Evaluations in a row that did not improve it."""
+    metric: str = "loss"
+    """What it is the best of."""
 
 
 def save_state(folder: Path, progress: Progress, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -100,7 +102,8 @@ def read_progress(path: Path) -> Progress:
     if values != _sealed({key: value for key, value in values.items() if key != "seal"}):
         raise FileError(f"{path / PROGRESS} is not as it was written", REMEDY)
     try:
-        progress = Progress(values["step"], Position(**values["position"]), values["best"], values["worse"])
+        said = {key: values[key] for key in ("step", "best", "worse", "metric")}
+        progress = Progress(position=Position(**values["position"]), **said)
         if f"step-{progress.step}" != path.name:
             raise ValueError(f"it says step {progress.step}")
         for name in (WEIGHTS, OPTIMIZER, RANDOM):

@@ -57,6 +57,9 @@ class StepResult:
     number: int
     rate: float
     count: int
+    """Targets."""
+    tokens: int
+    """Tokens read."""
     position: Position
     begun: float
     numbers: Tensor
@@ -119,7 +122,8 @@ class Updater:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         numbers, arrived = _fetch(torch.stack([loss.sum, norm.to(loss.sum)]))
-        return StepResult(number, rate, loss.count, batches[-1][1], begun, numbers, arrived)
+        tokens = sum(batch.tokens for batch, _ in batches)
+        return StepResult(number, rate, loss.count, tokens, batches[-1][1], begun, numbers, arrived)
 
 
 def _fetch(numbers: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:

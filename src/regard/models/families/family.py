@@ -131,7 +131,7 @@ class Family:
         return next(iter(self.architectures))
 
 
-_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions")
+_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions", "trained_length")
 """What changes nothing that a trained model computes, but for how long a text may be."""
 _ALSO = {("masked", "BertForPreTraining"), ("tokens", "GPT2Model"), ("tokens", "LlamaModel"), ("tokens", "MarianModel")}
 
