@@ -5,7 +5,8 @@
     ├── ConfigError   a recipe or a model config: unknown key, impossible value, a combination nothing can do
     └── FileError     a path: missing, not readable, not writable, damaged, not of the expected kind
 
-The command line prints `problem; remedy` and exits with 1; with `--json`, `{"error": …, "remedy": …}`.
+The command line prints `problem; remedy` and exits with 1; with `--json`, `{"error": …, "remedy": …}`. What is done
+all the same and should be known is a warning, such as LengthWarning: one line on stderr, `{"warning": …}` as JSON.
 """
 
 from collections.abc import Iterable
@@ -34,6 +35,10 @@ class FileError(RegardError, OSError):
 
     def __str__(self) -> str:  # OSError would print its arguments as a tuple
         return f"{self.problem}; {self.remedy}"
+
+
+class LengthWarning(UserWarning):
+    """A text is longer than what the model was trained on at once: what is done about it."""
 
 
 def choose(name: str, known: Iterable[str]) -> str:

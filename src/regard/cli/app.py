@@ -9,12 +9,14 @@ import json
 import os
 import shlex
 import sys
+import warnings
 from io import TextIOWrapper
+from typing import TextIO
 
 import typer
 
 from regard.cli import bench, convert, demo, evaluate, listing, look, run, size, tokenizer, train, vectors
-from regard.errors import RegardError
+from regard.errors import LengthWarning, RegardError
 from regard.training.interrupt import Stopped
 
 STOPPED = (130, 143)
@@ -44,6 +46,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter is no error
+    warnings.showwarning = _warn
     try:
         app()
     except RegardError as error:
@@ -74,6 +77,23 @@ def _again() -> str:
     arguments = sys.argv[1:]
     resumes = "--resume" in arguments or arguments[0] == "demo"  # which resumes unasked
     return shlex.join(["regard", *arguments, *(() if resumes else ("--resume",))])
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One line on stderr of a warning of ours; others', which are about code, as Python writes them."""
+    if not issubclass(category, LengthWarning):
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+    elif "--json" in sys.argv:
+        print(json.dumps({"warning": str(message)}, ensure_ascii=False), file=sys.stderr)
+    else:
+        print(f"regard: {message}", file=sys.stderr)
 
 
 def complain(problem: str, remedy: str) -> None:

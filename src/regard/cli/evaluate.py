@@ -1,14 +1,16 @@
 """`regard evaluate`: the task's metric, with what was measured."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.errors import InputError
 
 if TYPE_CHECKING:
+    from regard.api import Model
     from regard.data.corpus import Split
 
 
@@ -44,23 +46,12 @@ def evaluate(
     from regard import api
     from regard.cli.progress import MeasuringBar
     from regard.metrics.text import signature
-    from regard.tasks.files import read_by_name
-    from regard.tasks.task import Measuring, held_out
+    from regard.tasks.task import Measuring
 
     loaded = api.load(model)
-    task, recipe = loaded.task, loaded.recipe
+    task = loaded.task
     reading = task.reading(loaded, Measuring(window, stride))
-    if data:
-        found = task.read(data, read_by_name(recipe, data))[:examples]
-        name = " and ".join(map(str, data))
-    elif recipe.data is None:
-        raise InputError(f"{model} has no data of its own", "give a file of examples")
-    else:
-        table = recipe.data
-        split: "Split" = "valid" if table.test is None and table.split is not None else "test"
-        found = held_out(task.open(recipe, [split]), split, examples or (1000 if table.corpus else None))
-        files = (table.test if split == "test" else table.train) or ()
-        name = f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"
+    found, name = _examples(loaded, model, data, examples)
     try:
         with MeasuringBar() as progress:
             metrics = loaded.evaluate(found, Measuring(window, stride, progress))
@@ -77,3 +68,20 @@ def evaluate(
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
     if "bleu" in metrics:
         typer.echo(f"BLEU is {signature(loaded.recipe.task.bleu)}")
+
+
+def _examples(loaded: "Model", folder: Path, data: list[Path] | None, most: int | None) -> tuple[Sequence[Any], str]:
+    """What is measured on, and what to call it."""
+    from regard.tasks.files import read_by_name
+    from regard.tasks.task import held_out
+
+    task, recipe = loaded.task, loaded.recipe
+    if data:
+        return task.read(data, read_by_name(recipe, data))[:most], " and ".join(map(str, data))
+    if recipe.data is None:
+        raise InputError(f"{folder} has no data of its own", "give a file of examples")
+    table = recipe.data
+    split: "Split" = "valid" if table.test is None and table.split is not None else "test"
+    found = held_out(task.open(recipe, [split]), split, most or (1000 if table.corpus else None))
+    files = (table.test if split == "test" else table.train) or ()
+    return found, f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"

@@ -65,6 +65,7 @@ class Header:
             bias=False,
             positions="rotary",
             max_positions=self.longest,
+            trained_length=self.longest,
             dropout=0.0,
             scale_embeddings=False,
             tie_embeddings=self.vocabulary > 0,

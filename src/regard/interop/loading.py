@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from regard.blocks.config import MOST
 from regard.errors import FileError
+from regard.files import read_json
 from regard.interop.generation_config import read_generation_config, read_start
 from regard.interop.huggingface import family_of, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
@@ -36,6 +38,7 @@ def open_folder(folder: Path) -> Loaded:
     """The model in a folder of Hugging Face's kind."""
     tokenizer = open_pretrained(folder)  # first: it is small, and what is missing beside large weights is soon said
     module = read_model(folder)
+    module.config = _of_stated_length(module.config, folder)
     if module.config.architecture == "encoder_decoder":
         start = read_start(folder)
         if start is not None and start >= module.config.vocabulary:
@@ -66,6 +69,15 @@ def open_llama2c(path: Path) -> Loaded:
         module = Transformer(config)
     module.load_state_dict(tensors, assign=True)
     return module.eval(), tokenizer, _recipe(config, {"name": "language_modelling"}, DecodingTable(), "llama")
+
+
+def _of_stated_length(config: TransformerConfig, folder: Path) -> TransformerConfig:
+    """The same, trained on no more tokens at once than its tokenizer_config.json lets in, where that says so."""
+    path = folder / "tokenizer_config.json"
+    stated = read_json(path, "copy it again").get("model_max_length") if path.is_file() else None
+    if not isinstance(stated, int) or not 1 <= stated <= MOST:  # 10³⁰ is theirs for nobody knows
+        return config
+    return config.model_copy(update={"trained_length": min(stated, config.trained_length or stated)})
 
 
 def _check_size(tokenizer: PretrainedTokenizer, config: TransformerConfig, folder: Path) -> None:

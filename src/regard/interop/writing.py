@@ -36,8 +36,8 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
         "clean_up_tokenization_spaces": False,
         **names,
     }
-    if module.config.positions == "learnt":
-        settings["model_max_length"] = module.config.max_positions
+    if module.config.context is not None:
+        settings["model_max_length"] = module.config.context
     write_json(folder / "tokenizer_config.json", settings)
     if module.config.head == "tokens":
         write_json(folder / GENERATION, to_generation_config(recipe.decoding, ids))

@@ -1,17 +1,19 @@
 """Tasks whose answer is a text that the model writes token by token: what translation and language have in common."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from regard.data.batching import Inputs
 from regard.data.sentinels import filled
 from regard.decoding.engine import generate, stream
 from regard.decoding.filters import Filter
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.stepper import Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
-from regard.errors import InputError
+from regard.errors import InputError, LengthWarning
 from regard.tasks.task import Answer, D, Loaded, Task
 from regard.text.tokenizer import Tokenizer
 
@@ -29,6 +31,22 @@ class Generation(Task[D]):
     def before(self, model: Loaded, text: str) -> list[int]:
         """The ids of a text that the answer goes on with; none where an answer stands alone."""
         return []
+
+    def stepper(self, model: Loaded) -> Stepper[Any]:
+        """What is decoded: the network itself, unless the task lets it go on beyond what it can read at once."""
+        return model.module
+
+    def warn_of_length(self, model: Loaded, inputs: Inputs) -> None:
+        """Say, where a text is longer than any the model was trained on, what to expect."""
+        trained = model.module.config.trained_length
+        longest = int((inputs.source or inputs.tokens).lengths.max())
+        if trained is not None and longest > trained:
+            warnings.warn(
+                f"a text of {longest:,} tokens is longer than any this model was trained on ({trained:,}): "
+                "expect a worse answer, or give it in parts",
+                LengthWarning,
+                stacklevel=2,
+            )
 
     def answers(
         self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
@@ -67,10 +85,13 @@ class Generation(Task[D]):
         device = next(model.module.parameters()).device
         found = []
         for first in range(0, len(texts), TOGETHER):
-            inputs = self.prompt(model, texts[first : first + TOGETHER]).to(device)
+            inputs = self.prompt(model, texts[first : first + TOGETHER])
+            self.warn_of_length(model, inputs)
+            inputs = inputs.to(device)
             chosen = strategy or model.decoding.chosen()
             chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
-            found += generate(model.module, inputs, chosen, *_limits(model, inputs, max_new_tokens))
+            stepper = self.stepper(model)
+            found += generate(stepper, inputs, chosen, *_limits(model, stepper, inputs, max_new_tokens))
         return found
 
     def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
@@ -79,14 +100,17 @@ class Generation(Task[D]):
         if isinstance(chosen, Beam):
             raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
         self.check(model.recipe, text)
-        inputs = self.prompt(model, [text]).to(next(model.module.parameters()).device)
+        inputs = self.prompt(model, [text])
+        self.warn_of_length(model, inputs)
+        inputs = inputs.to(next(model.module.parameters()).device)
         text_of = model.tokenizer.stream()  # a character may need the bytes of several tokens
         if before := self.before(model, text):
             for token in before:
                 text_of.push(token)
             text_of.end()
-        stop, filters = _limits(model, inputs, max_new_tokens)
-        for token in stream(model.module, inputs, chosen, stop, filters):
+        stepper = self.stepper(model)
+        stop, filters = _limits(model, stepper, inputs, max_new_tokens)
+        for token in stream(stepper, inputs, chosen, stop, filters):
             if token not in stop.ends and (piece := text_of.push(token)):
                 yield piece
         if rest := text_of.end():
@@ -115,14 +139,18 @@ def _ends(model: Loaded) -> tuple[int, ...]:
     return model.decoding.ends or (model.tokenizer.eos_id,)
 
 
-def _limits(model: Loaded, inputs: Inputs, max_new_tokens: int | None) -> tuple[Stop, tuple[Filter, ...]]:
-    """When an answer ends, and what may stand in it; where nobody said how long it may be, as far as positions go."""
+def _limits(
+    model: Loaded, stepper: Stepper[Any], inputs: Inputs, max_new_tokens: int | None
+) -> tuple[Stop, tuple[Filter, ...]]:
+    """When an answer ends, and what may stand in it.
+
+    Where nobody said how long it may be and positions are learnt, it ends where they do, unless the window slides.
+    """
     config, limit = model.module.config, max_new_tokens
     if limit is None:
-        room = config.max_positions - inputs.tokens.ids.shape[1] + 1  # the last token is not read
-        limit = (
-            min(model.decoding.max_new_tokens, room) if config.positions == "learnt" else model.decoding.max_new_tokens
-        )
-        limit = max(limit, 1)
+        limit = model.decoding.max_new_tokens
+        if config.positions == "learnt" and stepper is model.module:
+            room = config.max_positions - inputs.tokens.ids.shape[1] + 1  # the last token is not read
+            limit = max(min(limit, room), 1)
     end, *also = _ends(model)
     return Stop(end, limit, tuple(also)), model.decoding.filters(model.module.config.vocabulary)

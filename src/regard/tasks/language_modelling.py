@@ -1,6 +1,7 @@
 """Language modelling (Radford et al. 2018, §3.1): the next token from those before it; it goes on with a text."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from regard.data.batching import Batch, Inputs, Padded
 from regard.data.sources import JSON_NAMES
 from regard.data.splits import Splits, TextDocument
 from regard.data.windows import NextToken, overlapping
-from regard.errors import InputError
+from regard.decoding.engine import outcome_listeners
+from regard.decoding.sliding import Sliding
+from regard.decoding.stepper import Stepper
+from regard.errors import InputError, LengthWarning
 from regard.models.transformer import Transformer
 from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
@@ -66,6 +70,22 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         before = [model.tokenizer.bos_id] if self.begins(model.recipe) else []
         rows = [[*before, *ids] for ids in model.tokenizer.encode_batch(list(texts))]
         return Inputs(Padded.of(rows, side="left"))
+
+    def stepper(self, model: Loaded) -> Stepper[Any]:
+        """Beyond the model's context its window slides; while it is watched it does not: a recording is of one pass."""
+        context = model.module.config.context
+        return model.module if context is None or outcome_listeners.get() else Sliding(model.module, context)
+
+    def warn_of_length(self, model: Loaded, inputs: Inputs) -> None:
+        """Say how much of a text is read, where that is not all of it."""
+        context, longest = model.module.config.context, int(inputs.tokens.lengths.max())
+        if context is not None and longest > context:
+            warnings.warn(
+                f"a text of {longest:,} tokens is longer than the {context:,} this model reads at once: "
+                f"it goes on from the last {context // 2:,}",
+                LengthWarning,
+                stacklevel=2,
+            )
 
     def before(self, model: Loaded, text: str) -> list[int]:
         """All of it."""

@@ -85,7 +85,8 @@ class Family:
         head = self._head(theirs)
         if head == "labels":
             values["labels"] = labels(theirs)
-        return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.from_hf_extra(theirs)))
+        values |= {"head": head, "pooled": pooled} | self.from_hf_extra(theirs)
+        return TransformerConfig(**values, trained_length=values.get("max_positions"))
 
     def write(self, config: TransformerConfig) -> Values:
         """Their config.json of our config; raise ConfigError if no such model of theirs exists."""
@@ -113,6 +114,8 @@ class Family:
                 f"a {self.name} model with head = {config.head!r} does not exist",
                 f"use {' or '.join(map(repr, self.architectures))}",
             )
+        if config.positions == "rotary" and config.trained_length is not None:  # their files have one number for both
+            config = config.model_copy(update={"max_positions": config.trained_length})
         theirs = {key: getattr(config, ours) for ours, (key, _) in self.keys.items()}
         theirs |= {"model_type": self.model_type, "architectures": [self.architectures[config.head]], **self.fixed}
         if config.labels:
