@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.tasks.registry import TASKS
 
 WORDS = ["fine", "dull", "great", "poor", "lovely", "tedious"]
 SHAPE = {"width": 12, "heads": 2, "layers": 1, "feedforward_width": 7}
@@ -73,14 +74,20 @@ def test_run_prints_what_the_task_says_and_json_is_one_object_a_line(call, train
 def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
     task, model, file = trained
     record = json.loads(call("evaluate", model, "--json").out)
-    assert record.keys() == {"task", "data", "examples", "metrics"}
+    windows = ["window", "stride"] if task == "language_modelling" else []
+    assert list(record) == ["task", "data", "examples", *windows, "metrics"]
     assert (record["task"], record["data"]) == (task, "data.txt (test)")
     assert record["metrics"].keys() == METRICS[task]
+    assert set(TASKS[task].metrics(regard.load(model).recipe)) == METRICS[task], "what training.metric may be"
     given = call("evaluate", model, file, "--json")
     assert json.loads(given.out)["metrics"] == record["metrics"]
     plain = call("evaluate", model, file).out.splitlines()
-    assert plain[0] == f"{task} on {file}, {record['examples']} examples"
+    assert plain[0] == f"{task} on {file}, {record['examples']} example{'s' * (record['examples'] > 1)}"
+    if windows:
+        assert plain.pop(1) == "windows of 11 tokens, stride 11"
     assert [line.split()[0] for line in plain[1:]] == list(record["metrics"])
+    refused = call("evaluate", model, file, "--stride", 4)
+    assert (refused.code, "a stride has no effect on task" in refused.err) == ((0, False) if windows else (1, True))
 
 
 def test_options_of_writing_are_refused_by_tasks_that_write_nothing(call, trained):

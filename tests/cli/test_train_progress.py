@@ -32,7 +32,7 @@ def reports(steps: int, validations: dict[int, tuple[float, float, int]]) -> lis
     for step in range(1, steps + 1):
         loss, best, worse = validations.get(step, (None, None, 0))
         known = None if loss is None else {"loss": loss}
-        found.append(Report(step, steps, 3.25, 1e-3, 1234.5, known, best, worse))
+        found.append(Report(step, steps, 3.25, 1e-3, 700, 1234, 1.0, known, best=best, worse=worse))
     return found
 
 
@@ -42,7 +42,7 @@ def test_outside_a_terminal_there_are_few_lines_however_long_the_run(steps):
     assert printed[:2] == ["a sentence with [brackets]", "runs/x keeps everything; Ctrl-C saves and stops"]
     lines = printed[2:]
     assert len(lines) <= progress.PARTS + 1
-    assert lines[0].startswith(f"step      1 of {steps}  loss 3.250  1,23")
+    assert lines[0].startswith(f"step      1 of {steps}  loss 3.250  1,23"), "the first step's own seconds"
     assert lines[-1].split()[:4] == ["step", str(steps), "of", str(steps)]
     assert lines[-1].endswith("0:00:00 left")
     assert steps == 1 or "left" not in lines[0], "nothing is known yet of how long a step takes"
@@ -61,10 +61,21 @@ def test_the_time_left_is_the_time_of_a_step_times_the_steps_left(monkeypatch):
     assert console.file.getvalue().splitlines()[-1].endswith("0:02:06 left")  # 18 × 7 s
 
 
-def test_a_step_that_took_no_time_leaves_the_speed_of_the_others():
-    found = [Report(step, 20, 3.25, 1e-3, 1e12 if step == 19 else 1000.0, None, None, 0) for step in range(1, 21)]
-    *_, last = shown(found).splitlines()
-    assert 1000 <= float(last.split(" tokens/s")[0].split()[-1].replace(",", "")) < 1060
+def test_a_line_has_the_mean_loss_and_the_speed_since_the_line_before(monkeypatch):
+    """Steps 2 and 3 of 40: 3 targets at loss 5 and 1 at loss 1; 30 + 70 tokens in 4 seconds of this clock."""
+    now = [0.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    console = Console(file=io.StringIO(), force_terminal=False, width=120)
+    bar = ProgressBar(Path("runs/x"), console)
+    first = Report(1, 40, 9.0, 1e-3, 2, 10, 0.5)
+    for report in (first, Report(2, 40, 5.0, 1e-3, 3, 30, 0.1), Report(3, 40, 1.0, 1e-3, 1, 70, 0.1, {"loss": 2.5})):
+        bar(report)
+        now[0] += 2
+    bar(Report(4, 40, 7.0, 1e-3, 5, 20, 0.1))
+    _, *lines = console.file.getvalue().splitlines()
+    assert lines[0].startswith("step      1 of 40  loss 9.000  20 tokens/s")
+    assert lines[1] == "step      3  training loss 4.0000  25 tokens/s  validation loss 2.5000  new best"
+    assert lines[2].startswith("step      4 of 40  loss 7.000  10 tokens/s")
 
 
 def test_a_long_wait_is_broken_by_a_line(monkeypatch):
@@ -77,9 +88,28 @@ def test_a_long_wait_is_broken_by_a_line(monkeypatch):
 @pytest.mark.parametrize("terminal", [False, True])
 def test_validations_are_shown_with_the_best_so_far(terminal):
     printed = shown(reports(9, {3: (0.5, 0.5, 0), 6: (0.75, 0.5, 1), 9: (0.625, 0.5, 2)}), terminal=terminal)
-    assert "step      3  training loss 3.2500  validation loss 0.5000  new best" in printed
-    assert "validation loss 0.7500  best 0.5000, not reached once in a row" in printed
-    assert "validation loss 0.6250  best 0.5000, not reached 2 times in a row" in printed
+    assert "validation loss 0.5000  new best" in printed
+    assert "validation loss 0.7500  best 0.5000, no improvement for 1 evaluation\n" in printed.replace("\r", "")
+    assert "validation loss 0.6250  best 0.5000, no improvement for 2 evaluations" in printed
+
+
+def test_the_metric_stands_beside_the_loss_and_the_best_is_its_best():
+    known = {"loss": 2.5, "bleu": 31.25}
+    new, old = (
+        Report(3, 9, 3.25, 1e-3, 7, 9, 1.0, known, "bleu", best, worse) for best, worse in ((31.25, 0), (33, 2))
+    )
+    assert "validation loss 2.5000  bleu 31.2500  new best bleu" in shown([new])
+    assert "bleu 31.2500  best bleu 33.0000, no improvement for 2 evaluations" in shown([old])
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_measuring_has_a_bar_on_a_terminal_and_nothing_elsewhere(terminal):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+    with progress.MeasuringBar(console) as bar:
+        bar(3, 17)
+        bar(17, 17)
+    assert ("17/17" in console.file.getvalue()) == terminal
+    assert terminal or console.file.getvalue() == ""
 
 
 def test_on_a_terminal_the_bar_has_loss_speed_and_time_left():

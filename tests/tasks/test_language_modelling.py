@@ -13,10 +13,10 @@ import regard
 from regard.data.batching import Inputs, Padded
 from regard.data.splits import TextDocument, divided, divided_documents
 from regard.decoding.strategies import Sample
-from regard.errors import ConfigError, FileError, InputError
+from regard.errors import ConfigError, FileError, InputError, LengthWarning
 from regard.tasks.recipe import MEANT_FOR, Recipe, TaskName
 from regard.tasks.registry import TASKS
-from regard.tasks.task import held_out
+from regard.tasks.task import Measuring, held_out
 
 LINES = "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n\n"
 TEXT = LINES * 5
@@ -62,8 +62,8 @@ def test_every_task_has_the_name_recipes_know():
 
 @torch.no_grad()
 def test_the_figures_are_their_formulas_over_every_token_of_the_text(model):
-    """Windows one by one, each read alone, and each token's −log p added up in float64."""
-    ids = [model.tokenizer.bos_id, *model.tokenizer.encode(TEXT), model.tokenizer.eos_id]
+    """Windows one by one, each read alone, and each −log p added up in float64; a whole file has no end mark."""
+    ids = [model.tokenizer.bos_id, *model.tokenizer.encode(TEXT)]
     total = 0.0
     for first in range(0, len(ids) - 1, WINDOW):
         read, wanted = ids[first : first + WINDOW], ids[first + 1 : first + WINDOW + 1]
@@ -76,12 +76,34 @@ def test_the_figures_are_their_formulas_over_every_token_of_the_text(model):
 
 
 def test_documents_are_measured_as_if_each_stood_alone(model):
+    """Three texts of 6, 7 and 9 tokens with their ends, in one window."""
+    model = replace(model, recipe=recipe(Path("."), data={"format": "text"}))
     short = [TextDocument("to be"), TextDocument("or not"), TextDocument("question")]
     alone = [model.evaluate([one])["loss"] * (len(one.text) + 1) for one in short]
-    together = model.evaluate(short)["loss"] * sum(len(one.text) + 1 for one in short)
-    wide = replace(model, recipe=recipe(Path("."), data={"window": 64}))
-    assert together != pytest.approx(0)
-    assert wide.evaluate(short)["loss"] * sum(len(one.text) + 1 for one in short) == pytest.approx(sum(alone), rel=1e-5)
+    together = model.evaluate(short, Measuring(window=64))["loss"] * sum(len(one.text) + 1 for one in short)
+    assert together == pytest.approx(sum(alone), rel=1e-5)
+
+
+@torch.no_grad()
+def test_with_a_stride_every_token_is_predicted_once_from_the_first_window_that_reaches_it(model):
+    ids, stride, total = [model.tokenizer.bos_id, *model.tokenizer.encode(TEXT)], 5, 0.0
+    for place in range(1, len(ids)):
+        first = max(0, -(-(place - WINDOW) // stride)) * stride
+        total -= float(model.module(Inputs(Padded.of([ids[first:place]])))[0, -1].double().log_softmax(-1)[ids[place]])
+    found = model.evaluate([TextDocument(TEXT)], Measuring(stride=stride))
+    assert found["loss"] == pytest.approx(total / (len(ids) - 1), rel=1e-5)
+    assert model.task.reading(model) == {"window": WINDOW, "stride": WINDOW}
+    with pytest.raises(InputError, match="a stride of 14 leaves out tokens between windows of 13; use 1 to 13"):
+        model.evaluate([TextDocument(TEXT)], Measuring(stride=14))
+
+
+def test_a_text_longer_than_the_window_goes_on_from_its_last_half(model, folder):
+    assert model.module.config.trained_length == WINDOW
+    assert json.loads((folder / "run" / "config.json").read_text())["trained_length"] == WINDOW
+    with pytest.warns(LengthWarning, match="a text of 41 tokens is longer than the 13 .* it goes on from the last 6"):
+        long = model.run(TEXT[:40], max_new_tokens=3)
+    bare = replace(model, recipe=recipe(Path("."), task={"begin": "none"}))
+    assert long == bare.run(TEXT[34:40], max_new_tokens=3)
 
 
 def test_the_validation_loss_of_training_is_what_evaluate_gives(model, folder):
@@ -155,7 +177,7 @@ def test_a_share_divides_one_text_by_characters_and_several_by_their_number():
         ),
         (
             {"data": {"window": 500}, "training": {"batch_tokens": 999}},
-            "has 346 tokens and a window takes 501",
+            "has 345 tokens and a window takes 501",
         ),
         ({"training": {"batch_tokens": 12}}, "a window fills 13 tokens and a batch holds 12"),
         ({"data": {"train": ["text.txt", "text.txt"]}}, "are two files where task 'language_modelling' reads one"),

@@ -85,7 +85,9 @@ def test_a_run_that_stopped_early_is_finished_until_it_is_given_more_patience(tm
     again = climb(tmp_path, patience=2)
     again.fit()
     assert again.listener.reports == []
-    assert "is finished after step 5: no improvement of the validation loss for 2 evaluations" in again.listener.said[-1]
+    assert (
+        "is finished after step 5: no improvement of the validation loss for 2 evaluations" in again.listener.said[-1]
+    )
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert climb(tmp_path, patience=3).fit().step == 6
 

@@ -70,7 +70,7 @@ class ProgressBar:
             self.bar.update(self.task, completed=report.step, state=f"loss {self.since.loss:.3f}  {speed}")
         line = ""
         if report.validation is not None:
-            line = f"step {report.step:>6}  training loss {self.since.loss:.4f}  {validation(report)}"
+            line = f"step {report.step:>6}  training loss {self.since.loss:.4f}  {speed}  {validation(report)}"
         elif self.task is None and self._due(report):
             line = f"step {report.step:>6} of {report.steps}  loss {self.since.loss:.3f}  {speed}  {self._left(report)}"
         if line:
