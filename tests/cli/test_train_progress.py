@@ -62,25 +62,25 @@ def test_the_time_left_is_the_time_of_a_step_times_the_steps_left(monkeypatch):
 
 
 def test_a_line_has_the_mean_loss_and_the_speed_since_the_line_before(monkeypatch):
-    """Steps 2 and 3 of 40: 3 targets at loss 5 and 1 at loss 1; 30 + 70 tokens in 4 seconds of this clock."""
+    """Steps 2 and 3 of 400: 3 targets at loss 5 and 1 at loss 1; 30 + 70 tokens in 4 seconds of this clock."""
     now = [0.0]
     monkeypatch.setattr(progress, "monotonic", lambda: now[0])
     console = Console(file=io.StringIO(), force_terminal=False, width=120)
     bar = ProgressBar(Path("runs/x"), console)
-    first = Report(1, 40, 9.0, 1e-3, 2, 10, 0.5)
-    for report in (first, Report(2, 40, 5.0, 1e-3, 3, 30, 0.1), Report(3, 40, 1.0, 1e-3, 1, 70, 0.1, {"loss": 2.5})):
+    first = Report(1, 400, 9.0, 1e-3, 2, 10, 0.5)
+    for report in (first, Report(2, 400, 5.0, 1e-3, 3, 30, 0.1), Report(3, 400, 1.0, 1e-3, 1, 70, 0.1, {"loss": 2.5})):
         bar(report)
         now[0] += 2
-    bar(Report(4, 40, 7.0, 1e-3, 5, 20, 0.1))
+    bar(Report(4, 400, 7.0, 1e-3, 5, 20, 0.1, {"loss": 3.0}, best=2.5, worse=1))
     _, *lines = console.file.getvalue().splitlines()
-    assert lines[0].startswith("step      1 of 40  loss 9.000  20 tokens/s")
+    assert lines[0].startswith("step      1 of 400  loss 9.000  20 tokens/s")
     assert lines[1] == "step      3  training loss 4.0000  25 tokens/s  validation loss 2.5000  new best"
-    assert lines[2].startswith("step      4 of 40  loss 7.000  10 tokens/s")
+    assert lines[2].startswith("step      4  training loss 7.0000  10 tokens/s  validation loss 3.0000  best 2.5000")
 
 
 def test_a_long_wait_is_broken_by_a_line(monkeypatch):
     """Every step takes two minutes by this clock: a line at least every six."""
-    clock = iter(range(0, 10**9, 60))
+    clock = map(float, range(0, 10**9, 60))
     monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
     assert len(shown(reports(997, {})).splitlines()) > 997 / 10
 
@@ -96,7 +96,7 @@ def test_validations_are_shown_with_the_best_so_far(terminal):
 def test_the_metric_stands_beside_the_loss_and_the_best_is_its_best():
     known = {"loss": 2.5, "bleu": 31.25}
     new, old = (
-        Report(3, 9, 3.25, 1e-3, 7, 9, 1.0, known, "bleu", best, worse) for best, worse in ((31.25, 0), (33, 2))
+        Report(3, 9, 3.25, 1e-3, 7, 9, 1.0, known, "bleu", best, worse) for best, worse in ((31.25, 0), (33.0, 2))
     )
     assert "validation loss 2.5000  bleu 31.2500  new best bleu" in shown([new])
     assert "bleu 31.2500  best bleu 33.0000, no improvement for 2 evaluations" in shown([old])

@@ -288,16 +288,21 @@ def test_a_gap_does_not_hold_the_token_that_ended_the_answer(tmp_path):
     assert tokenizer.token_text(end) not in answer.record["spans"]["<extra_id_0>"]
 
 
-def test_an_answer_ends_where_positions_do_unless_a_length_is_asked_for(tmp_path):
+def test_where_positions_end_a_continuation_slides_and_what_is_watched_ends(tmp_path):
     model = regard.load(write("gpt", tmp_path / "told"))
     longest = model.module.config.max_positions
-    model.recipe.decoding.__dict__["max_new_tokens"] = 10 * longest
+    model.recipe.decoding.__dict__["max_new_tokens"] = 2 * longest
     model.recipe.decoding.__dict__["ends"] = (model.tokenizer.size - 1,)
     text = "The river"
     [found] = model.hypotheses([text], Greedy(), None)
-    assert len(found.ids) <= longest - len(model.tokenizer.encode(text)) + 1
-    with pytest.raises(InputError, match="fewer new tokens"):
-        model.hypotheses([text], Greedy(), 10 * longest)
+    assert len(found.ids) == 2 * longest or found.ids[-1] == model.tokenizer.size - 1
+    with regard.watch(model) as seen:
+        [watched] = model.hypotheses([text], Greedy(), None)
+        assert len(watched.ids) <= longest - len(model.tokenizer.encode(text)) + 1
+        assert watched.ids == found.ids[: len(watched.ids)]
+        with pytest.raises(InputError, match="fewer new tokens"):
+            model.hypotheses([text], Greedy(), 2 * longest)
+    assert seen.layers
 
 
 @pytest.mark.parametrize("kind", ["gpt", "t5", "marian"])

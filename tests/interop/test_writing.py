@@ -51,7 +51,7 @@ MASKED = {"head": "masked", "output_bias": True}
 MADE = {
     "gpt2 of bytes": ("language_modelling", GPT, "bpe", "gpt"),
     "gpt2 of characters": ("language_modelling", GPT, "characters", "gpt"),
-    "gpt2 that begins with nothing": ("language begin=none", GPT, "bpe", "gpt"),
+    "gpt2 that begins with nothing": ("language_modelling begin=none", GPT, "bpe", "gpt"),
     "gpt2 that translates": ("translation", GPT, "bpe", "gpt"),
     "llama of bytes": ("language_modelling", LLAMA, "bpe", "llama"),
     "llama of words, tied": ("language_modelling", LLAMA | {"tie_embeddings": True}, "bpe_words", "llama"),
@@ -91,7 +91,7 @@ def trained(folder, name: str) -> regard.Model:
     more = "".join(f'{key} = "{value}"\n' for key, _, value in [option.partition("=")] if key)
     recipe.write_text(f'[task]\nname = "{task}"\n{more}')
     with recipe.open("a") as stream:
-        window = "" if task == "translation" else "window = 31\n"
+        window = "" if task == "translation" else f"window = {61 if task == 'language_modelling' else 31}\n"
         stream.write(f'[data]\ntrain = "{data}"\nvalid = "{data}"\n{window}[tokenizer]\nkind = "{kind}"\nsize = 400\n')
         stream.write("[model]\n" + "\n".join(lines) + "\n")
         stream.write("[training]\nsteps = 2\nbatch_tokens = 256\nlabel_smoothing = 0.0\n")
@@ -136,6 +136,18 @@ def test_their_tokenizer_gives_the_ids_that_ours_reads(written):
         assert theirs.tokenizer.mask_token_id == model.tokenizer.mask_id
     ids = model.tokenizer.encode(TEXTS[2])
     assert theirs.tokenizer.decode(ids) == model.tokenizer.decode(ids)
+
+
+def test_the_trained_length_is_written_where_their_readers_look_for_it(written):
+    model, folder, theirs = written
+    own = model.module.config
+    longest = max(map(len, model.tokenizer.encode_batch(LINES))) + 1  # a mark before or after the source
+    target = len(model.tokenizer.encode("a")) if own.architecture == "decoder" else 0
+    windows = {"translation": longest + target, "language_modelling": 61}
+    assert own.trained_length == windows.get(model.task.name, 31)
+    assert theirs.tokenizer.model_max_length == own.context == regard.load(folder).module.config.context
+    if own.positions == "rotary":
+        assert theirs.model.config.max_position_embeddings == own.trained_length
 
 
 HIDDEN = ["the {} by the bank", "{}", "the {}", "low  {} newer\n{} wider", "a\t \n{}bank{}  is", " {}", "wide {} "]

@@ -27,7 +27,7 @@ def judged(run: Run, name: str, best_at: float) -> Run:
 
     def measure() -> float:
         assert not module.training
-        return sign * (1 - abs(float(module.place) - best_at))
+        return sign * (1 - abs(float(module.place.detach()) - best_at))
 
     return replace(run, metric=Metric(name, measure))
 
@@ -154,4 +154,4 @@ def test_a_translator_is_judged_by_its_answers_while_it_trains(tmp_path, positio
     size = sum(parameter.numel() for parameter in model.module.parameters())
     assert ear.said[0] == f"{size:,} parameters on cpu in float32"
     assert ear.said[1] == "examples without end to train on, 5 to validate on"
-    assert ear.said[2].startswith("the best model is the best by exact_match, on the first 3 validation examples")
+    assert ear.said[2].startswith("the best model is the best by exact_match, on at most 3 validation examples")

@@ -98,7 +98,7 @@ def _introduction(plan: Recipe, module: Transformer, data: TrainingData) -> Iter
     yield data.summary
     if plan.training.metric != "loss":
         most = plan.training.metric_examples or METRIC_EXAMPLES
-        yield f"the best model is the best by {plan.training.metric}, on the first {most:,} validation examples, or on all"
+        yield f"the best model is the best by {plan.training.metric}, on at most {most:,} validation examples"
 
 
 def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:
