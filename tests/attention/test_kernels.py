@@ -273,6 +273,7 @@ LONG = {
     "padded on the left": Window(60) & Padding(torch.tensor([1003, 377]), side="left"),
     "prefix": (Causal() & Window(40)) | Prefix(torch.tensor([5, 130])),
     "not near": Causal() & ~Window(700),
+    "a function": Window(60) & (lambda batch, head, query, key: (query + key + 2 * head + 3 * batch) % 5 != 0),
 }
 
 

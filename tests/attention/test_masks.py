@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.attention.core import attend, weights
 from regard.attention.mask import (
     And,
     Block,
@@ -18,6 +19,7 @@ from regard.attention.mask import (
     Dense,
     Dilated,
     Document,
+    Function,
     Global,
     Mask,
     Not,
@@ -145,9 +147,16 @@ PREFIX = Example(
     lambda shape: Prefix(lengths(shape)),
     lambda shape, b, h, q, k: k < length(b, shape[3]),
 )
+FUNCTION = Example(
+    "function",
+    lambda shape: Function(lambda b, h, q, k: ((2 * b + 3 * h + q) % 4 != 2) & ((3 * q + 7 * k + h) % 11 % 3 != 0)),
+    lambda shape, b, h, q, k: (
+        (2 * b + 3 * h + place(shape, q)) % 4 != 2 and (3 * place(shape, q) + 7 * k + h) % 11 % 3 != 0
+    ),
+)
 
 LEAVES = [CAUSAL, RIGHT, LEFT, DENSE2, DENSE3, DENSE4, SHARED_BATCH, SHARED_HEADS]
-LEAVES += [WINDOW, DILATED, GLOBAL, BLOCK, DOCUMENT, PREFIX]
+LEAVES += [WINDOW, DILATED, GLOBAL, BLOCK, DOCUMENT, PREFIX, FUNCTION]
 
 EXAMPLES = [
     *LEAVES,
@@ -241,8 +250,8 @@ def test_what_is_said_of_a_tile_holds_of_every_entry_in_it(example, shape, size)
 @pytest.mark.parametrize("example", LEAVES, ids=lambda example: example.name)
 def test_a_leaf_knows_empty_and_full_tiles_exactly(example):
     """Not a matter of truth but of speed: tiles that are called live for nothing are computed for nothing."""
-    if example is DILATED or example is DOCUMENT:
-        return  # careful by design: gaps, and documents that come in pieces, are not looked for
+    if example in (DILATED, DOCUMENT, FUNCTION):
+        return  # careful by design: gaps, documents that come in pieces, and what a function says are not looked for
     shape, size = (2, 2, 12, 12), 4
     tiles = Tiles.of(shape, size, torch.device("cpu"))
     some, every = (one.expand(*shape[:2], 3, 3).numpy() for one in example.mask(shape).bounds(tiles))
@@ -342,6 +351,57 @@ def test_what_is_no_mask_is_refused_when_it_is_made(make, words):
     with pytest.raises(InputError) as refusal:
         make()
     assert all(word in str(refusal.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [lambda: Causal() and Window(3), lambda: Causal() or Window(3), lambda: not Causal(), lambda: bool(~Causal())],
+)
+def test_a_mask_has_no_truth_value_that_could_swallow_a_part(written):
+    with pytest.raises(InputError, match="combine masks with &, | and ~"):
+        written()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Causal() & True, ("not bool", "regard.Causal()")),
+        (lambda: True | Causal(), ("not bool", "regard.Causal()")),
+        (lambda: Causal() & None, ("not NoneType",)),
+        (lambda: Causal() | torch.ones(5, 5, dtype=torch.bool), ("a tensor", "regard.Dense(mask)")),
+        (lambda: Function(Causal()), ("not Causal", "lambda batch, head, query, key")),
+        (lambda: by_mask(Function(lambda b, h, q, k: q - k), (2, 3, 5, 7)), ("torch.int64", "boolean tensor")),
+        (lambda: by_mask(Function(lambda b, h, q, k: True), (2, 3, 5, 7)), ("gave bool", "boolean tensor")),
+        (
+            lambda: by_mask(Function(lambda b, h, q, k: torch.ones(5, 6, dtype=torch.bool)), (2, 3, 5, 7)),
+            ("(1, 1, 5, 6)", "(2, 3, 5, 7)"),
+        ),
+    ],
+)
+def test_what_cannot_be_part_of_a_mask_is_refused_at_once(make, words):
+    with pytest.raises(InputError) as refusal:
+        make()
+    assert all(word in str(refusal.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    "join", [lambda mask, rule: mask & rule, lambda mask, rule: rule & mask], ids=["right", "left"]
+)
+def test_a_function_stands_for_a_mask_wherever_one_does(join):
+    def even(batch, head, query, key):
+        return (query - key) % 2 == 0
+
+    shape = (2, 3, 5, 7)
+    np.testing.assert_array_equal(by_mask(join(Causal(), even), shape), by_mask(Causal() & Function(even), shape))
+    np.testing.assert_array_equal(by_mask(Causal() | even, shape), by_mask(even | Causal(), shape))
+    query, key, value = (torch.randn(2, 3, tokens, 4) for tokens in (5, 7, 7))
+    found = attend(query, key, value, mask=even)
+    scores = (query @ key.transpose(-2, -1)) / 2
+    table = torch.tensor([[(q + 2 - k) % 2 == 0 for k in range(7)] for q in range(5)])
+    expected = scores.masked_fill(~table, -torch.inf).softmax(-1) @ value
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(weights(query, key, mask=even) @ value, expected, atol=1e-6, rtol=1e-6)
 
 
 # Masks are values

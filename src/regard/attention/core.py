@@ -23,7 +23,7 @@ from regard.attention.flex import Flex
 from regard.attention.gathered import Gathered
 from regard.attention.kernels import Call, Cudnn, Kernel, KernelChoice, Sdpa, choose_kernel
 from regard.attention.lowering import bias_values, fully_masked
-from regard.attention.mask_algebra import Grid, Mask
+from regard.attention.mask_algebra import Grid, Mask, MaskFunction, as_mask
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
@@ -35,7 +35,7 @@ def weights(
     key: Key,
     *,
     similarity: str | Similarity = "scaled_dot",
-    mask: Mask | None = None,
+    mask: Mask | MaskFunction | None = None,
     bias: Bias | Tensor | None = None,
     rows: Int[Tensor, "rows"] | None = None,
 ) -> Float[Tensor, "batch heads rows keys"]:
@@ -43,6 +43,7 @@ def weights(
 
     With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax; −1 is the last.
     """
+    mask = None if mask is None else as_mask(mask)
     check_tensors({"queries": query, "keys": key})
     check_scores(query, key, mask, bias)
     shape = (*query.shape[:3], key.shape[2])
@@ -101,18 +102,17 @@ def attend(
     value: Value,
     *,
     similarity: str | Similarity = "scaled_dot",
-    mask: Mask | None = None,
+    mask: Mask | MaskFunction | None = None,
     bias: Bias | Tensor | None = None,
     dropout: float = 0.0,
     kernel: str | None = None,
 ) -> Attended:
     """Attention by the fastest kernel that can: `softmax(similarity(Q, K) + bias, where mask allows) · V`.
 
-    Fewer key/value heads than query heads are shared among them if they divide them (multi-query, grouped-query).
+    Fewer key/value heads than query heads are shared among them if they divide them (multi-query, grouped-query). The
+    mask may be a function `(batch, head, query, key) -> bool` of index tensors that broadcast.
     """
-    check_tensors({"queries": query, "keys": key, "values": value})
-    call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
-    check_shapes(call)
+    call = checked(query, key, value, similarity, mask, bias, dropout)
     return choose_kernel(call, KERNELS, kernel)[0].run(call)
 
 
@@ -122,21 +122,36 @@ def which_kernel(
     value: Value,
     *,
     similarity: str | Similarity = "scaled_dot",
-    mask: Mask | None = None,
+    mask: Mask | MaskFunction | None = None,
     bias: Bias | Tensor | None = None,
     dropout: float = 0.0,
     kernel: str | None = None,
 ) -> KernelChoice:
     """Which kernel `attend` would take for this call, why, and why not the others; nothing is run."""
-    check_tensors({"queries": query, "keys": key, "values": value})
-    call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
-    check_shapes(call)
+    call = checked(query, key, value, similarity, mask, bias, dropout)
     chosen, refused = choose_kernel(call, KERNELS, kernel)
     return KernelChoice(chosen.name, "forced by name" if kernel else chosen.why(call), refused)
 
 
+def checked(
+    query: Query,
+    key: Key,
+    value: Value,
+    similarity: str | Similarity,
+    mask: Mask | MaskFunction | None,
+    bias: Bias | Tensor | None,
+    dropout: float,
+) -> Call:
+    """The call; what does not fit is refused in one sentence, before a kernel says it in its own words."""
+    check_tensors({"queries": query, "keys": key, "values": value})
+    found = None if mask is None else as_mask(mask)
+    call = Call(query, key, value, resolve(similarity, query.shape[-1]), found, bias, dropout)
+    check_shapes(call)
+    return call
+
+
 def check_shapes(call: Call) -> None:
-    """Refuse what does not fit, in one sentence, before a kernel says it in its own words."""
+    """Refuse queries, keys, values and a dropout that do not belong together."""
     check_scores(call.query, call.key, call.mask, call.bias)
     check_numbers(call.query)
     if not 0 <= call.dropout < 1:
@@ -165,10 +180,6 @@ def check_scores(query: Query, key: Key, mask: Mask | None, bias: Bias | Tensor 
             "use a divisor, such as 1 or the same",
         )
     shape = (batch, heads, queries, keys)
-    if mask is not None and not isinstance(mask, Mask):
-        raise InputError(
-            f"a mask is an expression, not {type(mask).__name__}", "wrap a boolean tensor as regard.Dense(mask)"
-        )
     if mask is not None:
         mask.fits(shape)
     if isinstance(bias, Bias) and bias.heads != heads:

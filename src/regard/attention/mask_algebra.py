@@ -7,13 +7,15 @@ people name are in `mask.py`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+from regard.errors import InputError
 
 Shape = tuple[int, int, int, int]
 """Of scores: (batch, heads, queries, keys)."""
@@ -156,14 +158,26 @@ class Mask(ABC):
         table = self.allowed(grid)
         return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], grid.keys)
 
-    def __and__(self, other: "Mask") -> "Mask":
-        return And(self, other)
+    def __and__(self, other: "Mask | MaskFunction") -> "Mask":
+        return And(self, as_mask(other))
 
-    def __or__(self, other: "Mask") -> "Mask":
-        return Or(self, other)
+    def __rand__(self, other: "MaskFunction") -> "Mask":
+        return And(as_mask(other), self)
+
+    def __or__(self, other: "Mask | MaskFunction") -> "Mask":
+        return Or(self, as_mask(other))
+
+    def __ror__(self, other: "MaskFunction") -> "Mask":
+        return Or(as_mask(other), self)
 
     def __invert__(self) -> "Mask":
         return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        raise InputError(
+            f"a mask is neither true nor false, so `and`, `or` and `not` would lose a part of {type(self).__name__}",
+            "combine masks with &, | and ~, and ask for none with `is None`",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,3 +240,71 @@ class Not(Mask):
     def parts(self) -> tuple[Mask, ...]:
         """The negated one."""
         return (self.mask,)
+
+
+MaskFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""`(batch, head, query, key) -> bool`: whole-number tensors that broadcast in, a boolean one out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Mask):
+    """A rule of your own, `(batch, head, query, key) -> bool`, as FlexAttention's `mask_mod` is written.
+
+        Function(lambda batch, head, query, key: (key <= query) & ((query - key) % 2 == 0))
+
+    It is given index tensors that broadcast and must depend on them alone. Nothing is known of whole tiles, so alone it
+    leaves none out; joined with a mask that does, as in `Window(256) & rule`, only what that leaves is computed.
+    """
+
+    function: MaskFunction
+    rows: Int[Tensor, "rows"] | None = None
+    """Which sequences the function is asked about, where some were selected."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.function, Tensor | Mask) or not callable(self.function):
+            raise InputError(
+                f"a mask function is a function of (batch, head, query, key), not {type(self.function).__name__}",
+                "use one, such as `lambda batch, head, query, key: key <= query`",
+            )
+
+    def allowed(self, at: Grid) -> Table:
+        """What the function says."""
+        batch = at.batch if self.rows is None else self.rows.to(at.batch.device)[at.batch]
+        table = self.function(batch, at.head, at.query, at.key)
+        if not isinstance(table, Tensor) or table.dtype != torch.bool:
+            what = f"a tensor of {table.dtype}" if isinstance(table, Tensor) else type(table).__name__
+            raise InputError(
+                f"the mask function gave {what}", "return a boolean tensor, combining conditions with &, | and ~"
+            )
+        asked = torch.broadcast_shapes(batch.shape, at.head.shape, at.query.shape, at.key.shape)
+        table = table.view((1,) * (len(asked) - table.dim()) + table.shape)
+        if any(size not in (1, whole) for size, whole in zip(table.shape, asked, strict=False)):
+            raise InputError(
+                f"the mask function gave a table shaped {tuple(table.shape)} for indices shaped {tuple(asked)}",
+                "compute it from the given indices alone; they broadcast",
+            )
+        return table
+
+    def bounds(self, tiles: Tiles) -> Bounds:
+        """Unknown: something may be allowed in every tile, and everything surely in none."""
+        some = (tiles.first_query >= tiles.first_query) & (tiles.first_key >= tiles.first_key)
+        some = some.expand(tiles.shape[0], -1, -1, -1)  # sequences may differ
+        return Bounds(some, ~some)
+
+    def select(self, rows: Int[Tensor, "rows"]) -> "Function":
+        """The same rule for these sequences."""
+        return replace(self, rows=rows if self.rows is None else self.rows.to(rows.device)[rows])
+
+
+def as_mask(given: Mask | MaskFunction) -> Mask:
+    """The mask meant by a mask or by a function of (batch, head, query, key); anything else is refused."""
+    if isinstance(given, Mask):
+        return given
+    if isinstance(given, Tensor):
+        raise InputError("a mask is an expression, not a tensor", "wrap a boolean tensor as regard.Dense(mask)")
+    if not callable(given):
+        raise InputError(
+            f"a mask is an expression, not {type(given).__name__}",
+            "use masks such as regard.Causal(), or a function of (batch, head, query, key)",
+        )
+    return Function(given)

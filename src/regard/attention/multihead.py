@@ -13,8 +13,9 @@ from regard.attention.cache import KeyValues
 from regard.attention.core import attend
 from regard.attention.decode_step import attend_one, suits_one_query
 from regard.attention.mask import Mask
+from regard.attention.mask_algebra import MaskFunction, as_mask
 from regard.attention.rotary import Rotate
-from regard.attention.similarity import Similarity, similarity_module
+from regard.attention.similarity import Similarity, require_similarity, similarity_module
 from regard.axes import Attended, Hidden, Query
 from regard.errors import ConfigError
 from regard.layers.linear import Linear, linears
@@ -47,7 +48,7 @@ class Attend(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention in `heads` subspaces at once."""
+    """Attention in `heads` subspaces at once; `similarity` is a name or an object of your own."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class MultiHeadAttention(nn.Module):
         *,
         key_value_heads: int | None = None,
         head_width: int | None = None,
-        similarity: str = "scaled_dot",
+        similarity: str | Similarity = "scaled_dot",
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
@@ -67,7 +68,12 @@ class MultiHeadAttention(nn.Module):
         self.query = Linear(width, heads * self.head_width, bias=bias)
         self.key = Linear(width, key_value_heads * self.head_width, bias=bias)
         self.value = Linear(width, key_value_heads * self.head_width, bias=bias)
-        self.attend = Attend(similarity_module(similarity, self.head_width), dropout)
+        compare = (
+            similarity_module(similarity, self.head_width)
+            if isinstance(similarity, str)
+            else require_similarity(similarity)
+        )
+        self.attend = Attend(compare, dropout)
         self.output = Linear(heads * self.head_width, width, bias=bias)
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
@@ -80,7 +86,7 @@ class MultiHeadAttention(nn.Module):
         inputs: Hidden,
         memory: Float[Tensor, "batch keys width"] | KeyValues | None = None,
         *,
-        mask: Mask | None = None,
+        mask: Mask | MaskFunction | None = None,
         bias: Bias | Tensor | None = None,
         rotate: Rotate | None = None,
     ) -> Hidden:
@@ -93,7 +99,7 @@ class MultiHeadAttention(nn.Module):
             if any(True for _ in self.attend.similarity.parameters()):  # which compares vectors of its own type
                 memory = KeyValues(memory.keys.to(dtype), memory.values.to(dtype))
             query = query.to(memory.keys.dtype)
-        attended = self.attend(query, memory, mask=mask, bias=bias)
+        attended = self.attend(query, memory, mask=None if mask is None else as_mask(mask), bias=bias)
         out: Hidden = self.output(attended.transpose(1, 2).flatten(2).to(dtype))
         return out
 

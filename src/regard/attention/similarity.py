@@ -6,8 +6,9 @@
     general      qᵀ W k                      Luong et al. 2015, §3.1
     additive     vᵀ tanh(W q + U k)          Bahdanau et al. 2014, §A.1.2
 
-Adding one is one class and one line in SIMILARITIES; the laws, every model and every kernel then know it. What
-owns parameters owns one set for all heads: the heads already differ by their projections.
+Adding one is one class and one line in SIMILARITIES; the laws, every model and every kernel then know it. One of your
+own goes as an object into `attend` and `MultiHeadAttention`, or by `register_similarity` into recipes. What owns
+parameters owns one set for all heads: the heads already differ by their projections.
 """
 
 from abc import ABC, abstractmethod
@@ -114,6 +115,24 @@ SIMILARITIES: dict[str, Callable[[int], Similarity]] = {
 }
 
 
+def register_similarity(name: str, factory: Callable[[int], Similarity]) -> None:
+    """Make a similarity known by a name, for recipes and configs: `model.similarity = "name"`.
+
+    The factory is given the head width, so a class whose only argument is the head width will do. A saved model names
+    its similarity and does not hold its code: register it again before loading one.
+    """
+    if name in SIMILARITIES:
+        raise ConfigError(f"similarity {name!r} is there already", "choose another name")
+    if not name.isidentifier():
+        raise ConfigError(f"similarity {name!r} is not a name", "use letters, digits and underscores")
+    if not callable(factory) or isinstance(factory, Similarity):
+        raise ConfigError(
+            f"similarity {name!r} is made by a function of the head width, not by {type(factory).__name__}",
+            "give the class, or `lambda head_width: MySimilarity()`",
+        )
+    SIMILARITIES[name] = factory
+
+
 def check_similarity(name: str) -> None:
     """Refuse a name that is none."""
     if name not in SIMILARITIES:
@@ -123,12 +142,22 @@ def check_similarity(name: str) -> None:
 def similarity_module(name: str, head_width: int) -> Similarity:
     """A fresh similarity by name, for heads of this width."""
     check_similarity(name)
-    return SIMILARITIES[name](head_width)
+    return require_similarity(SIMILARITIES[name](head_width))
+
+
+def require_similarity(given: object) -> Similarity:
+    """The object itself, if it is one that scores queries against keys."""
+    if not isinstance(given, Similarity):
+        raise ConfigError(
+            f"a similarity is a name or an object, not {given if isinstance(given, type) else type(given).__name__}",
+            "derive a class from regard.Similarity with a method `scores(query, key)`, and give an object of it",
+        )
+    return given
 
 
 def resolve(similarity: str | Similarity, head_width: int) -> Similarity:
     """The object meant by a name or an object; a name whose similarity must be learnt is refused."""
-    return similarity if isinstance(similarity, Similarity) else _shared(similarity, head_width)
+    return _shared(similarity, head_width) if isinstance(similarity, str) else require_similarity(similarity)
 
 
 @cache
