@@ -1,15 +1,71 @@
 """Regard: a toolkit for attention models.
 
-The public names are found here and loaded when first used, so that `import regard` stays light.
+The public names are found here and loaded when first used, so that `import regard` stays light. Type checkers read
+them from the imports below; a test holds these and the table of homes together.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.api import (
+        Model as Model,
+        load as load,
+        tokenizer as tokenizer,
+        train as train,
+        vectors as vectors,
+        watch as watch,
+    )
+    from regard.attention.bias import ALiBi as ALiBi, RelativeBuckets as RelativeBuckets
+    from regard.attention.core import attend as attend, weights as weights, which_kernel as which_kernel
+    from regard.attention.kernels import KernelChoice as KernelChoice
+    from regard.attention.mask import (
+        Block as Block,
+        Causal as Causal,
+        Dense as Dense,
+        Dilated as Dilated,
+        Document as Document,
+        Function as Function,
+        Global as Global,
+        Mask as Mask,
+        Padding as Padding,
+        Prefix as Prefix,
+        Window as Window,
+    )
+    from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
+    from regard.attention.rotary import Rotary as Rotary
+    from regard.attention.similarity import (
+        Additive as Additive,
+        Cosine as Cosine,
+        Dot as Dot,
+        General as General,
+        ScaledDot as ScaledDot,
+        Similarity as Similarity,
+        register_similarity as register_similarity,
+    )
+    from regard.data.batching import Batch as Batch, Inputs as Inputs, Padded as Padded
+    from regard.decoding.engine import generate as generate
+    from regard.decoding.filters import Filter as Filter
+    from regard.decoding.hypothesis import Hypothesis as Hypothesis, Stop as Stop
+    from regard.decoding.stepper import Stepper as Stepper
+    from regard.decoding.strategies import Beam as Beam, Greedy as Greedy, Sample as Sample
+    from regard.errors import (
+        ConfigError as ConfigError,
+        FileError as FileError,
+        InputError as InputError,
+        RegardError as RegardError,
+    )
+    from regard.models.config import TransformerConfig as TransformerConfig
+    from regard.models.transformer import Transformer as Transformer
+    from regard.tasks.recipe import Recipe as Recipe
+    from regard.tasks.task import Task as Task
+    from regard.text.tokenizer import Tokenizer as Tokenizer
+    from regard.training.trainable import Loss as Loss, Trainable as Trainable
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "regard.api": ("Model", "load", "train", "watch"),
+    "regard.api": ("Model", "load", "tokenizer", "train", "vectors", "watch"),
     "regard.attention.bias": ("ALiBi", "RelativeBuckets"),
     "regard.attention.core": ("attend", "which_kernel", "weights"),
     "regard.attention.kernels": ("KernelChoice",),
@@ -56,10 +112,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605  (a list of strings, made from the table above)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"regard has no public name {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+if not TYPE_CHECKING:  # which would take any name for one of ours otherwise
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"regard has no public name {name!r}")
+        return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@
 
 The command line prints `problem; remedy` and exits with 1; with `--json`, `{"error": …, "remedy": …}`. What is done
 all the same and should be known is a warning, such as LengthWarning: one line on stderr, `{"warning": …}` as JSON.
+A remedy that names an argument of `regard.train` has it between backticks; the command line says the option instead.
 """
 
 from collections.abc import Iterable
@@ -51,6 +52,15 @@ def choose(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1)
     listing = f"known: {', '.join(names)}"
     return f"did you mean {near[0]!r}? {listing}" if near else listing
+
+
+def changing(key: str, value: object) -> str:
+    """How to change a key of a recipe, as Python says it; the command line turns it into its own option.
+
+    >>> changing("training.steps", 9000)
+    '`changes={"training.steps": 9000}`'
+    """
+    return f'`changes={{"{key}": {value}}}`'
 
 
 class VocabularyError(ConfigError):

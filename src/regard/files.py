@@ -9,12 +9,12 @@ import re
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from regard.errors import FileError
+from regard.errors import FileError, InputError
 
 PARTIAL = ".partial-"
 """What the name of a file being written begins with; nothing ever reads one."""
@@ -33,6 +33,14 @@ ALWAYS_UNPACKED = 64 * 2**20
 """Bytes that any gzip file may unpack to."""
 MOST_TIMES = 100
 """Beyond that, how many times its own size it may unpack to: text reaches 3 to 20, a bomb 1,000."""
+
+
+def listed(files: str | Path | Sequence[str | Path]) -> list[Path]:
+    """One file or several, as paths."""
+    given = [files] if isinstance(files, str | Path) else list(files)
+    if not given:
+        raise InputError("no file is named", "give one, or a list of several")
+    return [Path(one) for one in given]
 
 
 @contextmanager

@@ -358,7 +358,7 @@ def test_what_is_no_mask_is_refused_when_it_is_made(make, words):
     [lambda: Causal() and Window(3), lambda: Causal() or Window(3), lambda: not Causal(), lambda: bool(~Causal())],
 )
 def test_a_mask_has_no_truth_value_that_could_swallow_a_part(written):
-    with pytest.raises(InputError, match="combine masks with &, | and ~"):
+    with pytest.raises(InputError, match=r"combine masks with &, \| and ~"):
         written()
 
 

@@ -70,7 +70,7 @@ def test_what_is_no_similarity_is_refused_and_names_are_suggested(registered, un
     with pytest.raises(ConfigError, match="function of the head width, not by NegativeDistance"):
         regard.register_similarity("near", NegativeDistance(3))
     for given in (NegativeDistance, lambda query, key: query @ key):
-        with pytest.raises(ConfigError, match="derive a class from regard.Similarity"):
+        with pytest.raises(ConfigError, match=r"derive a class from regard\.Similarity"):
             regard.MultiHeadAttention(6, 2, similarity=given)
-        with pytest.raises(ConfigError, match="derive a class from regard.Similarity"):
+        with pytest.raises(ConfigError, match=r"derive a class from regard\.Similarity"):
             regard.attend(*torch.randn(3, 1, 2, 3, 4), similarity=given)

@@ -13,12 +13,12 @@ import regard
 from regard.attention.similarity import SIMILARITIES
 from regard.cli import demo
 from regard.cli.app import app
-from regard.cli.progress import ProgressBar
 from regard.data.corpus import CORPORA, corpus
 from regard.decoding.strategies import Beam, Sample
 from regard.models.families import FAMILIES
 from regard.tasks.recipe import read_recipe, shipped
 from regard.tasks.translation import held_out, open_corpus
+from regard.training.progress import ProgressBar
 from regard.training.reports import Report
 
 VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]

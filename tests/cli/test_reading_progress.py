@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from regard.cli import progress
-from regard.cli.progress import ReadingBar
 from regard.cli.vectors import Lines
 from regard.embedding.word2vec.fit import Progress
+from regard.training import progress
+from regard.training.progress import ReadingBar
 
 TEXTS = ["the rose by the river bank\n", "naïve 日本語\n", ""]
 

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 from small_model import RECIPE, SMALL
 
-from regard.cli import progress
-from regard.cli.progress import ProgressBar
+from regard.training import progress
+from regard.training.progress import ProgressBar
 from regard.training.reports import Report
 
 

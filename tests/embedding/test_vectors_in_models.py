@@ -51,7 +51,7 @@ def test_tokens_that_are_words_begin_with_their_vectors_and_no_other_changes():
 
 
 def test_a_width_that_does_not_fit_is_refused_with_both():
-    with pytest.raises(ConfigError, match=r"a width of 5 and the model has 8; use --set model.width=5"):
+    with pytest.raises(ConfigError, match=r'a width of 5 and the model has 8; use `changes={"model.width": 5}`'):
         begin_with(TokenEmbedding(300, 8), tokenizer(), vectors("bank", width=5))
 
 

@@ -94,7 +94,8 @@ def test_a_file_that_is_not_there_is_named_as_one_would_write_it_here(tmp_path, 
         with pytest.raises(FileError) as caught:
             open_corpus(table(train="none.tsv", valid="none.tsv", folder=folder))
         assert caught.value.problem == f"{name} does not exist"
-        assert caught.value.remedy == "check the path, or name the folder of the data with --set data.folder=FOLDER"
+        advice = 'check the path, or name the folder of the data with `changes={"data.folder": FOLDER}`'
+        assert caught.value.remedy == advice
 
 
 # What a table may say

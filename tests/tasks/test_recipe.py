@@ -120,7 +120,7 @@ def test_a_recipe_for_files_asks_for_their_folder(tmp_path, monkeypatch):
     for name in shipped():
         data = read_recipe(name).data
         if data.corpus is None:
-            with pytest.raises(FileError, match=r"does not exist; .*--set data\.folder=FOLDER"):
+            with pytest.raises(FileError, match=r"does not exist; .*changes=.*data\.folder.*FOLDER"):
                 TASKS[read_recipe(name).task.name].open(read_recipe(name))
     assert read_recipe("translation").data.train == ("train.source", "train.target")
 

@@ -74,7 +74,7 @@ def test_merges_build_the_pieces_their_engine_gives(folder):
 
 def test_a_text_that_is_not_cut_by_merges_alone_is_refused(tmp_path):
     tokenizer = PretrainedTokenizer.load(pretrained_kinds.write("byte-fallback", tmp_path) / "tokenizer.json")
-    with pytest.raises(InputError, match="by its merges alone; use encode --pieces"):
+    with pytest.raises(InputError, match="by its merges alone; look at the pieces"):
         build_foreign(tokenizer, "日本語")
 
 

@@ -50,7 +50,7 @@ def start(given: list[str]) -> subprocess.Popen[str]:
 def fork(given: list[str], log: Path) -> BaseProcess:
     """`regard …` in a child of a server that has loaded everything: it begins at once."""
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["regard.api", "regard.cli.app", "regard.cli.progress", "torch._dynamo"])
+    server.set_forkserver_preload(["regard.api", "regard.cli.app", "regard.training.progress", "torch._dynamo"])
     process = server.Process(target=_child, args=(given, str(log)))
     process.start()
     return process

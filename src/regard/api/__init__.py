@@ -3,8 +3,9 @@
 Here the folders above are joined: text becomes ids, the model decodes, ids become text again.
 """
 
+from regard.api import tokenizer, vectors
 from regard.api.loading import load
 from regard.api.model import Model, Watched, save_around, watch
 from regard.api.training import train
 
-__all__ = ["Model", "Watched", "load", "save_around", "train", "watch"]
+__all__ = ["Model", "Watched", "load", "save_around", "tokenizer", "train", "vectors", "watch"]

@@ -1,6 +1,6 @@
 """Training what a recipe describes: the data, the tokenizer and the network are made, then the loop runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ from regard.data.corpus import Examples
 from regard.data.prefetch import Prefetch
 from regard.embedding.pretrained import begin_with
 from regard.embedding.vectors_file import read_vectors
-from regard.errors import ConfigError, FileError
+from regard.errors import ConfigError, FileError, InputError, changing
 from regard.files import PARTIAL, write_text
 from regard.models.checkpoint import save_config
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
-from regard.tasks.recipe import Recipe, read_recipe
+from regard.tasks.recipe import Recipe, apply_change, read_recipe, toml_value
 from regard.tasks.registry import TASKS
 from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData
 from regard.text.registry import KINDS
@@ -28,30 +28,47 @@ from regard.training.interrupt import Interrupt
 from regard.training.loop import Run
 from regard.training.plan import CHANGEABLE
 from regard.training.precision import choose_precision
+from regard.training.progress import ProgressBar, interactive
 from regard.training.reports import Listener, Silent
 
 DATA = "state/data.json"
 """In a run's folder: what it was trained on, in a few digits."""
 
 
+Changes = Sequence[str] | Mapping[str, Any]
+"""Of a recipe's keys: `{"training.steps": 9000}`, `{"training": {"steps": 9000}}` or `["training.steps=9000"]`."""
+
+
 def train(
-    recipe: str | Recipe,
+    recipe: str | Path | Recipe,
     out: str | Path,
     *,
-    changes: list[str] | None = None,
+    changes: Changes | None = None,
     resume: bool = False,
+    progress: bool | None = None,
     listener: Listener | None = None,
     interrupt: Interrupt | None = None,
 ) -> Model:
     """Train what a recipe describes into the folder `out`, and load the best model from it.
 
-    With `resume`, `changes` may name training keys that differ from the run's own, such as `training.steps=9000`.
+    The recipe is a shipped one's name, a TOML file or a `Recipe`; `changes` are keys with other values. With `resume`
+    a run in `out` goes on, and `changes` may name training keys that differ from the run's own. `progress` is shown on
+    stderr, where it is not said: at a terminal and in a notebook. A `listener` is told of it instead, if there is one.
     Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and `Stopped` raised.
     """
-    plan = read_recipe(recipe, changes) if isinstance(recipe, str) else recipe
+    asked = _listed(changes)
+    plan = _changed(recipe, asked) if isinstance(recipe, Recipe) else read_recipe(str(recipe), asked)
     folder = Path(out)
-    listener = listener or Silent()
-    for sentence in _claim(folder, plan, resume, changes or []):
+    if listener is None and (interactive() if progress is None else progress):
+        with ProgressBar(folder, saves=interrupt is not None) as bar:
+            return _train(plan, folder, asked, resume, bar, interrupt or Interrupt())
+    return _train(plan, folder, asked, resume, listener or Silent(), interrupt or Interrupt())
+
+
+def _train(
+    plan: Recipe, folder: Path, asked: list[str], resume: bool, listener: Listener, interrupt: Interrupt
+) -> Model:
+    for sentence in _claim(folder, plan, resume, asked):
         listener.say(sentence)
     task = TASKS[plan.task.name]
     task.check_shape(plan.model)
@@ -83,7 +100,7 @@ def train(
         plan.training,
         folder,
         listener,
-        interrupt or Interrupt(),
+        interrupt,
         task.metric(plan, data, module, tokenizer),
     )
     run.fit()
@@ -101,6 +118,30 @@ def _introduction(plan: Recipe, module: Transformer, data: TrainingData) -> Iter
         yield f"the best model is the best by {plan.training.metric}, on at most {most:,} validation examples"
 
 
+def _listed(changes: Changes | None, above: str = "") -> list[str]:
+    """Changes as `table.key=value`, the value written as TOML."""
+    if isinstance(changes, str):
+        raise InputError(f"changes are several, not the text {changes!r}", f"give a list, such as [{changes!r}]")
+    if not isinstance(changes, Mapping):
+        return list(changes or ())
+    found = []
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            found += _listed(value, f"{above}{key}.")
+        else:
+            found.append(f"{above}{key}={toml_value(str(value) if isinstance(value, Path) else value)}")
+    return found
+
+
+def _changed(recipe: Recipe, changes: list[str]) -> Recipe:
+    if not changes:
+        return recipe
+    values = recipe.model_dump(mode="json", exclude_none=True)
+    for change in changes:
+        apply_change(values, change)
+    return Recipe.model_validate(values)
+
+
 def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:
     """A non-empty folder is refused unless it is a run to be resumed, with the same recipe but for `changes`.
 
@@ -108,15 +149,15 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     Gives a sentence on each change.
     """
     if folder.exists() and not folder.is_dir():
-        raise FileError(f"{folder} is a file", "choose another --out")
+        raise FileError(f"{folder} is a file", "choose another `out`")
     if not folder.is_dir() or all(path.name.startswith(PARTIAL) for path in folder.iterdir()):
         return []
     if not resume:
-        raise FileError(f"{folder} is not empty", "add --resume to go on with it, or choose another --out")
+        raise FileError(f"{folder} is not empty", "add `resume=True` to go on with it, or choose another `out`")
     if not (folder / "recipe.toml").is_file():
         raise FileError(
             f"{folder} is no run that can be resumed: it has no recipe.toml",
-            "give the --out of one, or an empty folder to train anew",
+            "give the `out` of one, or an empty folder to train anew",
         )
     before, now = read_run(folder).model_dump(mode="json"), plan.model_dump(mode="json")
     changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
@@ -124,7 +165,7 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     if any(key not in CHANGEABLE for key in changed):
         remedy = "resume with the same recipe, or train anew"
     elif any(key not in asked for key in changed):
-        remedy = f"resume with the same recipe, or say that you mean it with --set {changed[0]}=VALUE"
+        remedy = f"resume with the same recipe, or say that you mean it with {changing(changed[0], 'VALUE')}"
     else:
         split = [key.split(".") for key in changed]
         return [f"{table}.{key} is now {now[table][key]}, was {before[table][key]}" for table, key in split]

@@ -52,7 +52,7 @@ class Tried:
 def rows(data: Path | None, questions: Path | None = None) -> Iterator[dict[str, Any]]:
     """All figures; `questions` is the folder of the judged pairs and the analogies."""
     if data is None:
-        raise InputError("`bench vectors` has no text to train on", "give --data FILE, such as enwik8.gz")
+        raise InputError("`bench vectors` has no text to train on", "give a file as its data, such as enwik8.gz")
     with tempfile.TemporaryDirectory() as folder:
         text = _plain(data, Path(folder))
         corpus = encode_corpus(lambda: read_texts([text]), Word2VecPlan().min_count)

@@ -7,6 +7,7 @@ Results go to stdout, progress and errors to stderr. Heavy imports happen inside
 
 import json
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -96,8 +97,27 @@ def _warn(
         print(f"regard: {message}", file=sys.stderr)
 
 
+_ARGUMENTS = re.compile(r'`(?:(out)|(resume)=True|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
+
+
+def as_options(sentence: str) -> str:
+    """A sentence that names arguments of `regard.train`, with the options of the command line in their place.
+
+    >>> as_options('go on with `resume=True`, `changes={"training.steps": 9}`, or choose another `out`')
+    'go on with --resume --set training.steps=9, or choose another --out'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        out, resume, key, value, more = found.groups()
+        said = f"--{out or resume}" if key is None else f"--set {key}={value}"
+        return f"{said} " if more else said
+
+    return _ARGUMENTS.sub(option, sentence).replace('as `question + "\\t" + passage`', "or use --context PASSAGE")
+
+
 def complain(problem: str, remedy: str) -> None:
     """One error on stderr, as JSON where JSON was asked for."""
+    remedy = as_options(remedy)
     if "--json" in sys.argv:
         print(json.dumps({"error": problem, "remedy": remedy}, ensure_ascii=False), file=sys.stderr)
     else:

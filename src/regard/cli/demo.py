@@ -68,9 +68,9 @@ def _kept(folder: Path) -> "Model | None":
 def _train(folder: Path) -> "Model":
     """Train the demo's model, from the folder's last state where there is one."""
     from regard import api
-    from regard.cli.progress import ProgressBar
     from regard.training.interrupt import listening
     from regard.training.malloc import keep_freed_memory
+    from regard.training.progress import ProgressBar
 
     keep_freed_memory()
     with listening() as interrupt, ProgressBar(folder) as listener:

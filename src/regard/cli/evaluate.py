@@ -44,9 +44,9 @@ def evaluate(
     Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
     from regard import api
-    from regard.cli.progress import MeasuringBar
     from regard.metrics.text import signature
     from regard.tasks.task import Measuring
+    from regard.training.progress import MeasuringBar
 
     loaded = api.load(model)
     task = loaded.task

@@ -51,19 +51,14 @@ def train(
 
     Example: `regard tokenizer train corpus.txt --size 8000 --out tokenizer.json`
     """
-    from regard.cli.progress import ReadingBar
-    from regard.files import refuse_unwritable, write_text
-    from regard.text.counting import read_texts
-    from regard.text.registry import KINDS
+    from regard import api
+    from regard.files import refuse_unwritable
 
-    if kind not in KINDS:
-        raise InputError(f"there is no kind {kind!r} of tokenizer", choose(kind, KINDS))
     if out.suffix != ".json":
         raise InputError(f"{out} does not look like a tokenizer", "end the name in .json")
     refuse_unwritable(out)
-    with ReadingBar(files) as bar:
-        trained = KINDS[kind].train(bar.watch(read_texts(files), "reading", "learning"), size)
-    write_text(out, trained.to_json())
+    trained = api.tokenizer.train(files, size, kind)
+    trained.save(out)
     if as_json:
         record = {"tokenizer": str(out), "kind": kind, "size": trained.size, "tie_rule": trained.rule}
         typer.echo(json.dumps(record, ensure_ascii=False))

@@ -25,9 +25,9 @@ def train(
     Example: `regard train dates --set training.steps=500 --out runs/dates`
     """
     from regard import api
-    from regard.cli.progress import ProgressBar
     from regard.training.interrupt import listening
     from regard.training.malloc import keep_freed_memory
+    from regard.training.progress import ProgressBar
     from regard.training.resume import latest
 
     keep_freed_memory()

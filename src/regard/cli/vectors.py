@@ -10,23 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.errors import InputError
-
 if TYPE_CHECKING:
     from rich.console import Console
 
     from regard.embedding.vectors import Neighbour
-    from regard.embedding.word2vec.corpus import EncodedCorpus
-    from regard.embedding.word2vec.fit import Progress, Trained
-    from regard.embedding.word2vec.model import Word2VecPlan
+    from regard.embedding.word2vec.fit import Progress
 
 app = typer.Typer(
     help="Word vectors: train them by Word2Vec, ask for neighbours and analogies, write them in either format.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-
-MOST_THREADS = 1024
 
 
 class VectorKind(StrEnum):
@@ -78,12 +72,8 @@ def train(
 
     Example: `regard vectors train corpus.txt --out vectors.txt --width 100 --epochs 5`
     """
-    from regard.cli.progress import ReadingBar
-    from regard.embedding.vectors_file import write_vectors
-    from regard.embedding.word2vec.corpus import encode_corpus
-    from regard.embedding.word2vec.model import Word2VecPlan
+    from regard import api
     from regard.files import refuse_unwritable
-    from regard.text.counting import read_texts
 
     options: dict[str, str | float | None] = {
         "kind": kind.value,
@@ -93,48 +83,19 @@ def train(
         "negatives": negatives,
     }
     options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
-    plan = Word2VecPlan.model_validate(options)
+    plan = api.vectors.Word2VecPlan.model_validate(options)
     refuse_unwritable(out)
-    _refuse(files, device, threads)
     begun = perf_counter()
-    steps = iter([("counting words", "choosing words"), ("reading", "beginning")])
-    with ReadingBar(files) as bar:
-        corpus = encode_corpus(lambda: bar.watch(read_texts(files), *next(steps)), plan.min_count)
+    corpus = api.vectors.read(files, plan, threads, device)
     typer.echo(f"{corpus.size:,} words, {len(corpus.words):,} of them different", err=True)
-    trained = _fit(corpus, plan, threads, device)
-    write_vectors(trained.vectors, out)
+    with Lines() as lines:
+        trained = api.vectors.fit(corpus, plan, threads, device, lines)
+    api.vectors.save(trained.vectors, out)
     if as_json:
         record = {"vectors": str(out), "words": len(corpus.words), "width": width, "losses": list(trained.losses)}
         typer.echo(json.dumps(record | {"seconds": round(perf_counter() - begun, 1)}, ensure_ascii=False))
         return
     typer.echo(f"{out} holds {len(corpus.words):,} vectors; ask them with: regard vectors neighbours {out} WORD")
-
-
-def _refuse(files: Sequence[Path], device: str, threads: int | None) -> None:
-    """What would be found out only after the text was read."""
-    for path in files:
-        if path.is_fifo():
-            raise InputError(f"{path} is a pipe, and the text is read twice", "write it to a file first")
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise InputError(f"--threads {threads} cannot train", f"use 1 to {MOST_THREADS}, or leave it out for all cores")
-    if device != "cpu":
-        if threads is not None:
-            raise InputError(f"--threads has no effect on device {device!r}", "leave it out")
-        from regard.embedding.word2vec.torch_fit import usable_device
-
-        usable_device(device)
-
-
-def _fit(corpus: "EncodedCorpus", plan: "Word2VecPlan", threads: int | None, device: str) -> "Trained":
-    """By the compiled kernel on a CPU, in large batches elsewhere."""
-    with Lines() as lines:
-        if device == "cpu":
-            from regard.embedding.word2vec.fit import fit
-
-            return fit(corpus, plan, threads=threads, listener=lines)
-        from regard.embedding.word2vec.torch_fit import fit_in_batches
-
-        return fit_in_batches(corpus, plan, device, listener=lines)
 
 
 class Lines:

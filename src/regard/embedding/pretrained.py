@@ -10,7 +10,7 @@ import torch
 
 from regard.embedding.tokens import TokenEmbedding
 from regard.embedding.vectors import Vectors
-from regard.errors import ConfigError
+from regard.errors import ConfigError, changing
 from regard.text.tokenizer import Tokenizer
 
 
@@ -20,7 +20,7 @@ def begin_with(embedding: TokenEmbedding, tokenizer: Tokenizer, vectors: Vectors
     if vectors.width != width:
         raise ConfigError(
             f"the vectors have a width of {vectors.width} and the model has {width}",
-            f"use --set model.width={vectors.width}, or vectors of width {width}",
+            f"use {changing('model.width', vectors.width)}, or vectors of width {width}",
         )
     texts = [tokenizer.token_text(token).strip() for token in range(size)]
     tokens = [token for token, text in enumerate(texts) if text in vectors]

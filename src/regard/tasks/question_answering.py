@@ -81,7 +81,7 @@ class Questions(Task[Splits[Question]]):
             missing = "question before" if not question else "passage after"
             raise InputError(
                 f"there is no {missing} the tab",
-                "give a question, a tab, and the passage that answers it; on the command line also --context PASSAGE",
+                'give a question, a tab, and the passage that answers it, as `question + "\\t" + passage`',
             )
 
     def answers(

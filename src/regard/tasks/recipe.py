@@ -326,10 +326,10 @@ class Recipe(Config):
 
 def _entries(values: dict[str, Any]) -> list[str]:
     """`key = value` lines."""
-    return [f"{key} = {_written(value)}" for key, value in values.items() if value is not None]
+    return [f"{key} = {toml_value(value)}" for key, value in values.items() if value is not None]
 
 
-def _written(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """JSON's strings, numbers, booleans and lists are TOML's too, but for infinity and U+007F."""
     if isinstance(value, float) and math.isinf(value):
         return str(value)
@@ -340,7 +340,7 @@ def read_recipe(name: str, changes: list[str] | None = None) -> Recipe:
     """A recipe from a TOML file or a shipped one by name, with `a.b=c` changes applied in order."""
     values = _parse(*_locate(name))
     for change in changes or []:
-        _apply(values, change)
+        apply_change(values, change)
     return Recipe.model_validate(values)
 
 
@@ -372,14 +372,12 @@ def _parse(name: str, text: str) -> dict[str, Any]:
         raise FileError(f"{name} is not valid TOML: {error}", "correct that line") from error
 
 
-def _apply(values: dict[str, Any], change: str) -> None:
+def apply_change(values: dict[str, Any], change: str) -> None:
     """Set one key; the value is TOML if it reads as TOML, else a plain string."""
     path, equals, text = change.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise ConfigError(
-            f"--set {change!r} is not a change", "write it as table.key=value, such as training.steps=100"
-        )
+        raise ConfigError(f"{change!r} is not a change", "write it as table.key=value, such as training.steps=100")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -389,6 +387,6 @@ def _apply(values: dict[str, Any], change: str) -> None:
         if isinstance(inner, str):
             inner = values[key] = {MAIN_KEYS.get(key, "name"): inner}
         if not isinstance(inner, dict):
-            raise ConfigError(f"--set {change!r} goes inside {key!r}, which is not a table", "check the key")
+            raise ConfigError(f"{change!r} goes inside {key!r}, which is not a table", "check the key")
         values = inner
     values[keys[-1]] = value

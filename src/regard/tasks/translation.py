@@ -15,7 +15,7 @@ from regard.data.splits import divided
 from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
-from regard.errors import ConfigError, FileError, InputError
+from regard.errors import ConfigError, FileError, InputError, changing
 from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
@@ -136,7 +136,8 @@ def require_there(path: Path) -> None:
     """Raise FileError, with how to say where the data are, if a recipe's file is not there."""
     if not os.path.lexists(path):
         raise FileError(
-            f"{path} does not exist", "check the path, or name the folder of the data with --set data.folder=FOLDER"
+            f"{path} does not exist",
+            f"check the path, or name the folder of the data with {changing('data.folder', 'FOLDER')}",
         )
 
 

@@ -16,7 +16,7 @@ OTHERWISE = {
 """How the kinds that have no merges come to their pieces."""
 BLANKS = Reading(lambda word: repr(word.replace("▁", " ")), list)
 """Of tokenizers that write a blank as ▁."""
-_REMEDY = "use encode --pieces"
+_REMEDY = "look at the pieces it encodes to instead"
 
 
 def build_foreign(tokenizer: PretrainedTokenizer, text: str) -> tuple[Reading, list[Building]]:

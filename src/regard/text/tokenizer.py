@@ -7,6 +7,7 @@ made. Special tokens are ids that a program adds, never something a text can spe
 ordinary characters. This file writes nothing to disk.
 """
 
+import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,8 +23,10 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from regard.errors import FileError, InputError
+from regard.files import write_text
 from regard.text.bytelevel import SYMBOLS, bytes_of
 from regard.text.counting import read_texts, valid_text
+from regard.text.escape import escape
 from regard.text.incremental import ByteStream, TextStream, WholeStream
 from regard.text.tiktoken_backend import Encode, encode_all, fast_encoder
 from regard.text.training import RULE, learn_byte_merges
@@ -31,6 +34,8 @@ from regard.text.training import RULE, learn_byte_merges
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's one special token."""
+SHOWN = 40
+"""Entries that a notebook shows."""
 _RULE = re.compile(r'"tie_rule":\s*"([a-z-]+)"')
 _REMEDY = "use a tokenizer.json that Regard wrote, or train the tokenizer again"
 
@@ -156,6 +161,10 @@ class Tokenizer:
         head = '"model": {\n    "type": "BPE",'
         return text.replace(head, f'{head}\n    "tie_rule": "{self.rule}",', 1)  # a key the engine passes over
 
+    def save(self, path: str | Path) -> None:
+        """Write a tokenizer.json."""
+        write_text(Path(path), self.to_json())
+
     def encode(self, text: str) -> list[int]:
         """Ids of a text; no special token is added or recognised."""
         return self._encode(valid_text(text))
@@ -269,6 +278,17 @@ class Tokenizer:
     def special_ids(self) -> dict[str, int]:
         """All special tokens by name."""
         return dict(self._special_id)
+
+    def __repr__(self) -> str:
+        specials = " ".join(self._special_id) or "none"
+        return f"<{type(self).__name__}: kind {self.kind}, {self.size:,} entries, special tokens {specials}>"
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: what it is, and the first entries."""
+        names = [self.token_text(token) for token in range(min(self.size, SHOWN))]
+        entries = " ".join(f"<code>{html.escape(escape(name))}</code>" for name in names)
+        more = f" … and {self.size - SHOWN:,} more" if self.size > SHOWN else ""
+        return f"<p>{html.escape(repr(self)[1:-1])}</p><p>{entries}{more}</p>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.to_json() == other.to_json()

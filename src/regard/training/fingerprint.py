@@ -33,7 +33,7 @@ def compare(path: Path, now: dict[str, str], resume: bool) -> None:
             raise FileError(
                 f"{what} is not what it was when the run in {path.parent.parent} began "
                 f"({_short(before.get(name))}, now {_short(value)})",
-                "put it back to go on, or train anew into another --out",
+                "put it back to go on, or train anew into another `out`",
             )
 
 

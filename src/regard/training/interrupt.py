@@ -14,7 +14,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = "\nfinishing this step and saving; once more to stop at once\n"
-AT_ONCE = "\nregard: stopped at once; a training that has saved a state goes on from it with --resume\n"
+AT_ONCE = "\nregard: stopped at once; a training that has saved a state goes on from it when it is resumed\n"
 
 
 class Stopped(Exception):  # noqa: N818  (nothing is wrong)

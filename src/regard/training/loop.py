@@ -258,7 +258,7 @@ class Run:
 
     def _why(self, progress: Progress) -> str:
         if progress.step >= self.plan.steps:
-            return f"all {self.plan.steps} steps are taken; to train longer add --resume --set training.steps=N"
+            return f"all {self.plan.steps} steps are taken; to train longer resume it with more training.steps"
         what = f"validation {progress.metric} for {evaluations(progress.worse)}"
         return f"no improvement of the {what} (training.patience={self.plan.patience})"
 
@@ -279,7 +279,8 @@ class Run:
             where = f"after step {states[0][0]}" if states else "from the first step"
             reason = re.sub(r".*cannot be written: (.*I/O error: )?| \(os error \d+\)", "", error.problem)
             raise FileError(
-                f"{self.folder} cannot be written to: {reason}", f"make room there, then go on {where} with --resume"
+                f"{self.folder} cannot be written to: {reason}",
+                f"make room there, then go on {where} with `resume=True`",
             ) from error
 
     def _require_finite(self, step: int) -> None:
@@ -289,7 +290,7 @@ class Run:
     def _diverged(self, what: str, step: int) -> InputError:
         states = resume.available(self.folder)
         where = f"go on after step {states[0][0]}" if states else "start again"
-        lower = f"--resume --set training.learning_rate={self.plan.learning_rate / 2:g}"
+        lower = f"`resume=True`, {changing('training.learning_rate', f'{self.plan.learning_rate / 2:g}')}"
         also = "a longer training.warmup or a smaller training.clip"
         if choose_precision(self.plan.precision, self.device).name != "float32":
             also += " or training.precision=float32"

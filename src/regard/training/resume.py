@@ -152,7 +152,7 @@ def alone(folder: Path) -> Iterator[None]:
     except BlockingIOError as error:
         os.close(handle)
         raise FileError(
-            f"another process is training in {folder}", "wait for its end, or choose another --out"
+            f"another process is training in {folder}", "wait for its end, or choose another `out`"
         ) from error
     except OSError:  # not on this file system
         pass

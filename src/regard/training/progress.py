@@ -7,6 +7,7 @@ terminal and nothing elsewhere.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +32,23 @@ if TYPE_CHECKING:
 PARTS, SECONDS = 20, 300.0
 
 
+def console(quiet: bool) -> Console:
+    """Where progress goes: stderr, or nowhere."""
+    return Console(stderr=True, soft_wrap=True, quiet=quiet)
+
+
+def interactive() -> bool:
+    """Whether somebody looks on: at a terminal or in a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None or (sys.stderr is not None and sys.stderr.isatty())
+
+
 class ProgressBar:
     """A Rich progress bar that listens to a training run."""
 
-    def __init__(self, folder: Path, console: Console | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, console: Console | None = None, *, saves: bool = True) -> None:
+        """`saves`: whether Ctrl-C is listened to, as on the command line."""
+        self.folder, self.saves = folder, saves
         self.console = console or Console(stderr=True, soft_wrap=True)
         self.bar = Progress(
             TextColumn("training"),
@@ -84,7 +97,7 @@ class ProgressBar:
     def _begin(self, report: "Report") -> None:
         self.first, self.begun = report.step, monotonic()
         self.since = Since(self.begun - report.seconds)  # it is told of a step when that is over
-        self._print(f"{self.folder} keeps everything; Ctrl-C saves and stops")
+        self._print(f"{self.folder} keeps everything{'; Ctrl-C saves and stops' if self.saves else ''}")
         if self.console.is_terminal:
             self.bar.start()
             self.task = self.bar.add_task("", total=report.steps, completed=report.step - 1, state="")
