@@ -6,7 +6,7 @@ import torch
 from regard.attention.core import weights
 from regard.data.batching import Inputs, Padded
 from regard.errors import InputError
-from regard.inspection import capture
+from regard.inspection import trace
 from regard.inspection.capture import watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -40,7 +40,7 @@ def test_a_row_of_a_long_text_is_exact(tokens):
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "alibi", "rotary"])
 def test_entropy_and_largest_weights_are_those_of_the_whole_map(positions, monkeypatch):
-    monkeypatch.setattr(capture, "TILE", 5000)  # many tiles
+    monkeypatch.setattr(trace, "TILE", 5000)  # many tiles
     seen = seen_of(331, positions=positions)
     [call] = seen.forwards[0].layers[LAYER]
     whole = weights(call.query, call.new_keys, mask=call.mask, bias=call.bias)[0].double()
@@ -54,7 +54,7 @@ def test_entropy_and_largest_weights_are_those_of_the_whole_map(positions, monke
 
 
 def test_no_tile_is_larger_than_it_may_be(monkeypatch):
-    monkeypatch.setattr(capture, "TILE", 5000)
+    monkeypatch.setattr(trace, "TILE", 5000)
     sizes = [tile.numel() for tile in seen_of(331).trace(LAYER).tiles()]
     assert max(sizes) <= 5000
     assert sum(sizes) == 2 * 331 * 331

@@ -276,7 +276,8 @@ class Function(Mask):
             raise InputError(
                 f"the mask function gave {what}", "return a boolean tensor, combining conditions with &, | and ~"
             )
-        asked = (batch + at.head + at.query + at.key).shape
+        shapes = (batch.shape, at.head.shape, at.query.shape, at.key.shape)
+        asked: tuple[int, ...] = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
         table = table.view((1,) * (len(asked) - table.dim()) + table.shape)
         if any(size not in (1, whole) for size, whole in zip(table.shape, asked, strict=False)):
             raise InputError(

@@ -6,7 +6,8 @@
 
 A row of weights is one softmax over `q_i · Kᵀ`, so queries, keys and masks are all that must be kept: memory grows
 with the text, not with its square, and nothing n×n is ever held. Recording is a forward hook on the `Attend` module
-of every attention layer; nothing is stored on the model and nothing in it asks whether it is watched.
+of every attention layer, or on PyTorch's own `MultiheadAttention`; nothing is stored on the model and nothing in it
+asks whether it is watched.
 
 While decoding, every step adds rows. Beams change places and finished rows leave; each generated text is followed
 back through the rows its tokens were computed in (`Hypothesis.rows`), so rows count from its first token.
@@ -15,173 +16,25 @@ back through the rows its tokens were computed in (`Hypothesis.rows`), so rows c
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.bias import Bias
-from regard.attention.core import weights
-from regard.attention.mask import Mask, Padding
 from regard.attention.multihead import Attend
-from regard.attention.similarity import Similarity
+from regard.attention.similarity import ScaledDot, Similarity
 from regard.blocks.decoder import Decoder
 from regard.data.batching import Inputs
 from regard.decoding.engine import outcome_listeners
 from regard.decoding.hypothesis import Hypothesis
-from regard.errors import InputError, choose
+from regard.errors import InputError
+from regard.inspection.torch_attention import as_given, unsupported
+from regard.inspection.trace import AttentionRecord, Forward, SequenceTrace
 from regard.models.transformer import Transformer
 
-TILE = 4_000_000
-"""Weights computed at a time when all rows are asked for."""
-
-
-@dataclass(frozen=True, eq=False)
-class AttentionRecord:
-    """One call of one layer's attention, as it was given."""
-
-    query: Float[Tensor, "rows heads queries head_width"]
-    new_keys: Float[Tensor, "rows kv_heads new_keys head_width"]
-    keys: int
-    mask: Mask | None
-    bias: Bias | Tensor | None
-    similarity: Similarity
-    decoding: bool
-    cross: bool
-    """Whether the keys are another sequence than the queries."""
-    new_values: Float[Tensor, "rows kv_heads new_keys value_width"] | None = None
-
-    def rows(self, row: int, places: list[int], keys: Tensor) -> Float[Tensor, "heads places keys"]:
-        """The weights of some of this call's queries in one row of its batch, over all keys up to now."""
-        at = torch.tensor([row], device=keys.device)
-        bias = self.bias
-        if isinstance(bias, Tensor) and bias.dim() == 4 and bias.shape[0] > 1:
-            bias = bias[at]
-        return weights(
-            self.query[at].to(keys.dtype),  # of a run in half precision, later keys are kept wider than the first ones
-            keys[:, :, : self.keys],
-            similarity=self.similarity,
-            mask=None if self.mask is None else self.mask.select(at),
-            bias=bias,
-            rows=torch.tensor(places, device=keys.device),
-        )[0]
-
-
-@dataclass
-class Forward:
-    """One pass of a batch through the model, decoding steps included."""
-
-    layers: dict[str, list[AttentionRecord]] = field(default_factory=dict)
-    inputs: Inputs | None = None
-    outcome: list[Hypothesis] | None = None
-
-    @property
-    def size(self) -> int:
-        """How many sequences the batch has."""
-        if self.outcome is not None:
-            return len(self.outcome)
-        return next(iter(self.layers.values()))[0].query.shape[0]
-
-    def trace(self, layer: str, sequence: int) -> "SequenceTrace":
-        """One sequence's way through a layer: a prompt keeps its place in the batch, decoding goes by the outcome."""
-        if layer not in self.layers:
-            raise InputError(f"layer {layer!r} was not seen", choose(layer, self.layers))
-        calls = self.layers[layer]
-        if self.inputs is None or not calls[0].decoding:
-            return SequenceTrace(calls, [sequence] * len(calls))
-        columns, length = self.inputs.tokens.ids.shape[1], int(self.inputs.tokens.lengths[sequence])
-        left = slice(columns - length, None)
-        if self.outcome is None:
-            text = left if self.inputs.tokens.side == "left" else slice(0, length)
-            return SequenceTrace(calls, [sequence] * len(calls), text)
-        prompt = 1 if columns > 1 else 0
-        rows = [sequence] * prompt + list(self.outcome[sequence].rows)
-        if len(rows) > len(calls):
-            raise InputError("the text began before it was watched", "begin it inside the `with` block")
-        return SequenceTrace(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
-
-
-@dataclass(frozen=True, eq=False)
-class SequenceTrace:
-    """One sequence's way through the calls of a layer, with the row it has in each; `text` is its part of a decoder's
-    tokens, where that is known: the others are padding.
-    """
-
-    calls: list[AttentionRecord]
-    rows: list[int]
-    text: slice | None = None
-
-    @property
-    def heads(self) -> int:
-        """How many heads the layer has."""
-        return self.calls[0].query.shape[1]
-
-    @torch.no_grad()
-    def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
-        """The weights of these rows, all if None; keys a row could not see yet are 0."""
-        keys = self.joined("new_keys")
-        places = self._places()
-        chosen = places if rows is None else [_pick(places, row) for row in rows]
-        wanted: dict[int, dict[int, None]] = {}  # of each call, the queries asked for, in order and once
-        for index, place in chosen:
-            wanted.setdefault(index, {})[place] = None
-        found: dict[tuple[int, int], Tensor] = {}
-        for index, asked in wanted.items():
-            call = self.calls[index]
-            maps = call.rows(self.rows[index], list(asked), keys)
-            maps = nn.functional.pad(maps, (0, keys.shape[2] - call.keys))
-            found |= {(index, place): maps[:, at] for at, place in enumerate(asked)}
-        real = self.real_keys()
-        if not chosen:
-            return keys.new_zeros(self.heads, 0, keys.shape[2])[:, :, real]
-        return torch.stack([found[place] for place in chosen], dim=1)[:, :, real]
-
-    def joined(self, what: Literal["new_keys", "new_values"]) -> Float[Tensor, "1 kv_heads keys width"]:
-        """All the sequence's keys or values, from every call."""
-        return torch.cat(
-            [getattr(call, what)[row : row + 1] for call, row in zip(self.calls, self.rows, strict=True)], dim=2
-        )
-
-    def place(self, row: int) -> tuple[AttentionRecord, int, int]:
-        """The call a row was computed in, its row of the batch there, and its query."""
-        index, place = _pick(self._places(), row)
-        return self.calls[index], self.rows[index], place
-
-    def tiles(self) -> Iterator[Float[Tensor, "heads some keys"]]:
-        """All rows, some at a time: as many as keep one tile at a few million weights, whatever the length."""
-        rows = len(self._places())
-        together = max(1, TILE // (self.heads * self.calls[-1].keys))
-        for first in range(0, rows, together):
-            yield self.weights(range(first, min(first + together, rows)))
-
-    def _places(self) -> list[tuple[int, int]]:
-        """(call, query) of every row of the sequence, in order, padding left out."""
-        places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.query.shape[2])]
-        if self.text is not None:
-            return places[self.text]
-        if self.calls[0].cross:
-            return places  # the keys are another sequence: their padding is not the rows'
-        real, unseen = self.real_keys(), self.calls[0].keys - self.calls[0].query.shape[2]
-        return places[max(real.start - unseen, 0) : real.stop - unseen]
-
-    def real_keys(self) -> slice:
-        """Where the sequence's own keys begin and end between paddings."""
-        call, row, columns = self.calls[-1], self.rows[-1], self.calls[-1].keys
-        if self.text is not None and not call.cross:
-            return self.text
-        for part in call.mask.walk() if call.mask is not None else ():
-            if isinstance(part, Padding):
-                length = int(part.lengths[row])
-                return slice(0, length) if part.side == "right" else slice(columns - length, columns)
-        return slice(0, columns)
-
-
-def _pick(places: list[tuple[int, int]], row: int) -> tuple[int, int]:
-    if not -len(places) <= row < len(places):
-        raise InputError(f"the text has {len(places)} rows and no row {row}", f"use 0 to {len(places) - 1}, or −1")
-    return places[row]
+SHOWN = 3
+"""Texts whose length a recording tells of itself."""
 
 
 class Top(NamedTuple):
@@ -259,12 +112,30 @@ class Recording:
             place += 1
         return self.forwards[place], index
 
+    def only(self, batch: int | None) -> "Recording":
+        """What was seen of one sequence, as if it had been the only one."""
+        return self if batch is None else _OneSequence(*self.find(batch))
+
+    def __repr__(self) -> str:
+        if not self.forwards:
+            return f"<{type(self).__name__}: nothing was seen yet>"
+        heads = sorted({calls[0].query.shape[1] for calls in self.forwards[-1].layers.values()})
+        tokens = [self.only(batch).trace(self.layers[-1]) for batch in range(self.sequences)]
+        lengths = ", ".join(str(len(trace.places())) for trace in tokens[:SHOWN])
+        more = ", …" if len(tokens) > SHOWN else ""
+        texts = "1 text" if len(tokens) == 1 else f"{len(tokens)} texts"
+        layers = f"{self.layers[0]} … {self.layers[-1]}" if len(self.layers) > 1 else self.layers[0]
+        return (
+            f"<{type(self).__name__}: {texts}, {len(self.layers)} layers ({layers}), "
+            f"{' or '.join(map(str, heads))} heads, {lengths}{more} rows in {self.layers[-1]}>"
+        )
+
     @property
     def watching(self) -> bool:
         """Whether this is the thread that watches; what others do with the same model is theirs."""
         return self.finished in outcome_listeners.get()
 
-    def record(self, layer: str, module: Attend, given: dict[str, Any]) -> None:
+    def record(self, layer: str, similarity: Similarity, given: dict[str, Any]) -> None:
         """Keep what one call of attention was given."""
         if not self.watching:
             return
@@ -286,7 +157,7 @@ class Recording:
                 memory.tokens,
                 given["mask"],
                 given["bias"],
-                module.similarity,
+                similarity,
                 self._past is not None,
                 cross,
                 new[1].detach() if self._values else None,
@@ -307,6 +178,21 @@ class Recording:
             self.forwards[-1].inputs, self.forwards[-1].outcome = inputs, outcome
 
 
+class _OneSequence(Recording):
+    """One sequence of a recording."""
+
+    def __init__(self, forward: Forward, index: int) -> None:
+        super().__init__()
+        self.forwards, self._index = [forward], index
+
+    @property
+    def sequences(self) -> int:
+        return 1
+
+    def find(self, batch: int | None) -> tuple[Forward, int]:
+        return self.forwards[0], self._index
+
+
 Watcher = TypeVar("Watcher", bound=Recording)
 
 
@@ -318,9 +204,10 @@ def watch_module(module: nn.Module) -> AbstractContextManager[Recording]:
 @contextmanager
 def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
     """Let `seen` record the attention of every run inside the block."""
+    check_watchable(module)
     handles = []
     for name, part in module.named_modules():
-        if isinstance(part, Attend):
+        if isinstance(part, Attend | nn.MultiheadAttention):
             handles.append(part.register_forward_pre_hook(_recorder(seen, layer_name(name)), with_kwargs=True))
         elif isinstance(part, Decoder):
             handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_decoder(args[1].tokens)))
@@ -338,6 +225,22 @@ def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
             handle.remove()
 
 
+def check_watchable(module: nn.Module) -> None:
+    """Refuse a module of which nothing, or not everything, would be seen."""
+    parts = [part for part in module.modules() if isinstance(part, Attend | nn.MultiheadAttention)]
+    if not parts:
+        raise InputError(
+            f"{type(module).__name__} has no attention that can be watched",
+            "watch a module with regard.MultiHeadAttention or torch.nn.MultiheadAttention in it",
+        )
+    for part in parts:
+        if isinstance(part, nn.MultiheadAttention) and (reason := unsupported(part)):
+            raise InputError(
+                f"a torch.nn.MultiheadAttention of {type(module).__name__} cannot be watched: {reason}",
+                "build it without that",
+            )
+
+
 def _as_written() -> AbstractContextManager[object]:
     """Code compiled before knows nothing of hooks added since, so while it is watched it runs uncompiled."""
     compiling = "torch._dynamo" in sys.modules  # importing it takes seconds; where nobody has, nothing is compiled
@@ -345,9 +248,13 @@ def _as_written() -> AbstractContextManager[object]:
 
 
 def layer_name(path: str) -> str:
-    """`encoder.layers.0.self_attention.attend` is `encoder.0.self`; `torch.compile`'s wrapper has no name."""
+    """`encoder.layers.0.self_attention.attend` is `encoder.0.self`; `torch.compile`'s wrapper has no name.
+
+    PyTorch's own layers call theirs `self_attn` and, across, `multihead_attn`.
+    """
     silent = ("layers", "attend", "_orig_mod")
-    parts = [part.removesuffix("_attention") for part in path.split(".") if part not in silent]
+    named = path.replace("multihead_attn", "cross_attn").split(".")
+    parts = [part.removesuffix("_attention").removesuffix("_attn") for part in named if part not in silent]
     return ".".join(part for part in parts if part) or "attention"
 
 
@@ -359,10 +266,15 @@ def _reader(seen: Recording) -> Any:
 
 
 def _recorder(seen: Recording, layer: str) -> Any:
-    def record(module: Attend, args: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
+    def record(
+        module: Attend | nn.MultiheadAttention, args: tuple[Any, ...], options: dict[str, Any] | None = None
+    ) -> None:
         if options is None:  # another thread's call, while the hook was being set
             return
+        if isinstance(module, nn.MultiheadAttention):
+            seen.record(layer, ScaledDot(), as_given(module, args, options))
+            return
         given = {"mask": None, "bias": None} | dict(zip(("query", "memory", "mask", "bias"), args, strict=False))
-        seen.record(layer, module, given | options)
+        seen.record(layer, module.similarity, given | options)
 
     return record
