@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from regard.models.config import TransformerConfig as TransformerConfig
     from regard.models.transformer import Transformer as Transformer
     from regard.tasks.recipe import Recipe as Recipe
+    from regard.tasks.scoring import Score as Score
     from regard.tasks.task import Task as Task
     from regard.text.tokenizer import Tokenizer as Tokenizer
     from regard.training.trainable import Loss as Loss, Trainable as Trainable
@@ -103,6 +104,7 @@ _HOMES = {
     "regard.models.config": ("TransformerConfig",),
     "regard.models.transformer": ("Transformer",),
     "regard.tasks.recipe": ("Recipe",),
+    "regard.tasks.scoring": ("Score",),
     "regard.tasks.task": ("Task",),
     "regard.text.tokenizer": ("Tokenizer",),
     "regard.training.trainable": ("Loss", "Trainable"),

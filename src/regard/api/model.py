@@ -1,24 +1,30 @@
 """A trained model with its tokenizer and its task, and what is seen of it while it works."""
 
+import tempfile
+import webbrowser
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from regard.api import notebook
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
+from regard.inspection.maps import labels
 from regard.models.checkpoint import save_model
 from regard.models.transformer import Transformer
 from regard.tasks.generation import Generation
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.tasks.registry import TASKS
+from regard.tasks.scoring import Score, logits_of, score_of
 from regard.tasks.task import USUAL, Answer, Measuring, Task
 from regard.text.tokenizer import Tokenizer
 
@@ -124,6 +130,49 @@ class Model:
         likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
         seen.finished(inputs, [Hypothesis(written, float(likely.sum()), rows=(0,))])
 
+    def logits(self, text: str, *, target: str | None = None) -> Float[Tensor, "*tokens out"]:
+        """The network's own numbers for a text, read as the model reads it, with its marks and its template.
+
+        `[tokens, vocabulary]` of a language model (each token's are those of the next one), a translator (of `<bos>`
+        and the target's tokens) and a masked model; `[labels]` of a classifier; `[tokens, 2]` where spans are found.
+        """
+        self.check(text)
+        return logits_of(self, self.task, text, target)
+
+    def score(self, text: str, target: str | None = None) -> Score:
+        """How likely the model finds a text, or a target given its source: `.log_probabilities`, `.total` in nats.
+
+        A target's end counts; a text is scored as it stands, without one. Nothing of decoding is in it.
+        """
+        self.check(text)
+        return score_of(self, self.task, text, target)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the model is, in a few words."""
+        config, first = self.module.config, next(self.module.parameters())
+        layers = f"{config.layers} layers"
+        if config.architecture == "encoder_decoder":
+            layers = f"{config.encoder_layers or config.layers} + {config.layers} layers"
+        network = self.recipe.model.family or self.recipe.model.name
+        return {
+            "task": self.task.name,
+            "network": f"{network}, {config.architecture}, {layers}, width {config.width}, {config.heads} heads",
+            "parameters": f"{sum(one.numel() for one in self.module.parameters()):,}",
+            "vocabulary": f"{config.vocabulary:,} ({self.tokenizer.kind})",
+            "device": f"{first.device}, {str(first.dtype).removeprefix('torch.')}",
+        }
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        return (
+            f"<Model: {facts['task']}, {facts['network']}, {facts['parameters']} parameters, "
+            f"vocabulary {facts['vocabulary']}, on {facts['device']}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.table("Model", self.facts)
+
     def save(self, folder: str | Path) -> None:
         """Write the model folder."""
         folder = Path(folder)
@@ -147,13 +196,58 @@ class Watched(Recording):
         super().__init__(values=values)
         self.tokenizer = tokenizer
 
-    def save(self, path: str | Path, *, layer: str | None = None, head: int | None = None, words: bool = False) -> None:
-        """Write a picture (.png, .svg) or a page to explore (.html) of the one text that was seen."""
+    def tokens(self, layer: str | None = None, batch: int | None = None) -> "Tokens":
+        """The names of a layer's rows and keys in one text; where no layer is named, of the first that goes across."""
+        seen = self.only(batch)
+        crossing = [name for name in seen.layers if name.endswith("cross")]
+        seen.find(None)  # says it where nothing was seen
+        return Tokens(*labels(seen, layer or (crossing or seen.layers)[0], self._named()))
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        layer: str | None = None,
+        head: int | None = None,
+        words: bool = False,
+        batch: int | None = None,
+    ) -> None:
+        """Write a picture (.png, .svg) or a page to explore (.html) of one text that was seen."""
         from regard.views.look import draw_seen  # matplotlib is loaded when something is drawn
 
+        draw_seen(self.only(batch), self._named(), Path(path), layer=layer, head=head, words=words)
+
+    def show(self, *, layer: str | None = None, batch: int | None = None) -> None:
+        """Show one text to explore: in a notebook inside it, elsewhere in the browser."""
+        from regard.views.look import seen_page
+
+        page = seen_page(self.only(batch), self._named(), layer)
+        if notebook.display(notebook.frame(page)):
+            return
+        path = Path(tempfile.mkdtemp(prefix="regard-")) / "attention.html"
+        write_text(path, page)
+        if not webbrowser.open(path.as_uri()):
+            raise InputError("there is no notebook and no browser to show it in", 'use `seen.save("attention.html")`')
+
+    def _repr_html_(self) -> str | None:
+        """The page that `regard look` writes, in a frame; the sentence of `repr` where there is not one text."""
+        if self.tokenizer is None or self.sequences != 1:
+            return None
+        from regard.views.look import seen_page
+
+        return notebook.frame(seen_page(self, self.tokenizer))
+
+    def _named(self) -> Tokenizer:
         if self.tokenizer is None:
             raise InputError("a bare module's tokens have no names", "watch a Model, or ask `seen.weights` for numbers")
-        draw_seen(self, self.tokenizer, Path(path), layer=layer, head=head, words=words)
+        return self.tokenizer
+
+
+class Tokens(NamedTuple):
+    """What stands beside a layer's weights: a name for every row and for every key."""
+
+    rows: tuple[str, ...]
+    keys: tuple[str, ...]
 
 
 def watch(model: Model | nn.Module, *, values: bool = False) -> AbstractContextManager[Watched]:

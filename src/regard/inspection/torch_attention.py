@@ -30,7 +30,7 @@ def as_given(module: nn.MultiheadAttention, args: tuple[Any, ...], options: dict
     called = dict(zip(NAMES, args, strict=False)) | options
     texts, lengths = zip(*(_batched(called[name], module.batch_first) for name in NAMES[:3]), strict=True)
     query, key, value = (
-        F.linear(text, weight, bias).unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
+        F.linear(text, weight, bias).view(*text.shape[:2], module.num_heads, -1).transpose(1, 2)
         for text, weight, bias in zip(texts, *_projections(module), strict=True)
     )
     mask: Mask | None = None if lengths[1] is None else Padding(lengths[1])
@@ -59,7 +59,7 @@ def _projections(module: nn.MultiheadAttention) -> tuple[list[Tensor], list[Tens
     """The weights and biases of query, key and value."""
     apart = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
     weights = list(module.in_proj_weight.chunk(3)) if module.in_proj_weight is not None else list(apart)
-    biases = [None] * 3 if module.in_proj_bias is None else list(module.in_proj_bias.chunk(3))
+    biases: list[Tensor | None] = [None] * 3 if module.in_proj_bias is None else list(module.in_proj_bias.chunk(3))
     return weights, biases
 
 

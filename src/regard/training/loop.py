@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from regard.data.batching import Batch
 from regard.data.stream import Batches
-from regard.errors import ConfigError, FileError, InputError
+from regard.errors import ConfigError, FileError, InputError, changing
 from regard.models.checkpoint import WEIGHTS, load_tensors, save_tensors
 from regard.training import resume
 from regard.training.average import mean

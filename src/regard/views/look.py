@@ -61,7 +61,7 @@ def draw_seen(
         if words or head is not None:
             option = "words" if words else "head"
             raise InputError(f"{option} has no effect on a page", "choose it on the page itself, or draw a .png")
-        write_text(path, page_html(AttentionPage("Regard", layer_tops(seen, tokenizer), note, chosen)))
+        write_text(path, seen_page(seen, tokenizer, chosen))
         return chosen
     if max(len(side) for side in labels(seen, chosen, tokenizer)) > LONGEST_PICTURE:
         raise InputError(
@@ -72,6 +72,13 @@ def draw_seen(
         found = AttentionMap(*merge_words(found.weights, found.rows, found.columns), found.title)
     save_figure(draw_alignment_with_heads(found, note=note), path)
     return found.title
+
+
+def seen_page(seen: Recording, tokenizer: Tokenizer, opens_with: str | None = None) -> str:
+    """The page to explore, as the text of its file."""
+    require_one(seen)
+    note = _note(seen, tokenizer)
+    return page_html(AttentionPage("Regard", layer_tops(seen, tokenizer), note, opens_with or default_layer(seen)))
 
 
 def layer_tops(seen: Recording, tokenizer: Tokenizer) -> tuple[LayerTop, ...]:
