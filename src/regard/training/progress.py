@@ -34,7 +34,7 @@ PARTS, SECONDS = 20, 300.0
 
 def console(quiet: bool) -> Console:
     """Where progress goes: stderr, or nowhere."""
-    return Console(stderr=True, soft_wrap=True, quiet=quiet)
+    return Console(stderr=True, soft_wrap=True, force_jupyter=False, quiet=quiet)
 
 
 def interactive() -> bool:
@@ -49,7 +49,7 @@ class ProgressBar:
     def __init__(self, folder: Path, console: Console | None = None, *, saves: bool = True) -> None:
         """`saves`: whether Ctrl-C is listened to, as on the command line."""
         self.folder, self.saves = folder, saves
-        self.console = console or Console(stderr=True, soft_wrap=True)
+        self.console = console or Console(stderr=True, soft_wrap=True, force_jupyter=False)
         self.bar = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -181,7 +181,7 @@ class ReadingBar:
     """How much of some files was read, then that what was read is being learnt from; silent outside a terminal."""
 
     def __init__(self, files: Sequence[Path], console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, force_jupyter=False)
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
