@@ -35,13 +35,13 @@ def test_the_four_steps_are_one_object_with_numbers_that_follow_from_each_other(
     assert (answer.code, answer.err) == (0, "")
     record = json.loads(answer.out)
     assert (Path(record["file"]).name, len(record["output"])) == ("s.png", 8)
-    seen = [key for key in record["keys"] if key["scale_embeddings"] is not None]
+    seen = [key for key in record["keys"] if key["scaled"] is not None]
     assert len(seen) == 3
     for key in seen:
-        assert key["scale_embeddings"] == pytest.approx(key["score"] * record["scale"])
-        total = sum(math.exp(other["scale_embeddings"] - key["scale_embeddings"]) for other in seen)
+        assert key["scaled"] == pytest.approx(key["score"] * record["scale"])
+        total = sum(math.exp(other["scaled"] - key["scale_embeddings"]) for other in seen)
         assert key["weight"] == pytest.approx(1 / total, rel=1e-4)
-    assert all(key["weight"] == key["exp"] == 0 for key in record["keys"] if key["scale_embeddings"] is None)
+    assert all(key["weight"] == key["exp"] == 0 for key in record["keys"] if key["scaled"] is None)
 
 
 def test_where_a_word_looks_is_one_object_that_has_what_the_table_has(call, model):

@@ -80,7 +80,7 @@ def test_a_tokenizer_is_the_same_file_however_it_was_trained(kind: type[Tokenize
     monkeypatch.setattr(training, "MANY_LETTERS", 1)
     monkeypatch.setattr(training, "MUCH_TEXT", 0)
     assert kind.train(iter(TEXTS), size).to_json() == shown
-    assert used[-1] == "merging"
+    assert used[-1] == "bpe_numba"
     monkeypatch.setattr(training, "_compiled", chosen)
     monkeypatch.setitem(sys.modules, "regard.text.bpe_numba", None)  # as where Numba cannot be imported
     monkeypatch.setitem(sys.modules, "regard.text.pretokenize_numba", None)

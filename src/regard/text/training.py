@@ -48,7 +48,7 @@ def learn_merges(
     length = sum(map(len, words))
     size = min(size, len(specials) + len(letters) + length)  # room is made for as many as are asked for
     pairs = (
-        _compiled("merging", "learn", lambda part: part.merge_words(words, letters, first=len(specials), size=size))
+        _compiled("bpe_numba", "learn", lambda part: part.merge_words(words, letters, first=len(specials), size=size))
         if length >= MANY_LETTERS
         else None
     )
@@ -78,7 +78,7 @@ def _piece_counter() -> Callable[[list[str]], Mapping[str, int]]:
         nonlocal read
         found: Mapping[str, int] | None = None
         if read >= MUCH_TEXT:
-            found = _compiled("cutting", "count", lambda part: part.count_pieces(texts))
+            found = _compiled("pretokenize_numba", "count", lambda part: part.count_pieces(texts))
         read += sum(map(len, texts))
         return Counter(chain.from_iterable(map(pieces, texts))) if found is None else found
 
