@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.data.batching import IGNORED, Batch
 from regard.data.stream import Batches, Position
-from regard.data.windows import NextToken, TokenStream, Windows, in_order
+from regard.data.windows import NextToken, TokenStream, Windows, in_order, overlapping
 from regard.errors import ConfigError
 from regard.text.characters import CharacterTokenizer
 
@@ -51,6 +51,22 @@ def test_a_stream_is_the_texts_with_their_marks_end_to_end(texts, begin, end):
         assert found.documents is None
     else:
         assert found.documents.tolist() == [number for number, row in enumerate(rows) for _ in row]
+
+
+@given(texts=texts, window=st.integers(1, 13), rows=st.integers(1, 5), data=st.data())
+def test_overlapping_windows_predict_each_token_once_and_far_from_their_beginning(texts, window, rows, data):
+    """Side by side they are `in_order`'s; else each token is predicted after at least window − stride others."""
+    row, stride = stream(texts), data.draw(st.integers(1, window))
+    batches = overlapping(row, window, stride, window * rows)
+    plain = in_order(row, NextToken(window), window * rows)
+    assert sorted(pair for batch in batches for pair in pairs(batch)) == sorted(
+        pair for batch in plain for pair in pairs(batch)
+    )
+    later = [targets for batch in batches for targets in batch.targets][1:]
+    assert all((targets[: window - stride] == IGNORED).all() for targets in later)
+    if stride == window:
+        assert len(batches) == len(plain)
+        assert all(same(one, other) for one, other in zip(batches, plain, strict=True))
 
 
 @given(texts=texts, window=st.integers(1, 13), rows=st.integers(1, 5))

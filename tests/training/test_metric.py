@@ -1,6 +1,7 @@
 """What "best" means: the run's metric decides which model is kept, when it stops, and what a resumed run goes on by."""
 
 import re
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tiny_runs import BATCH, Ear, assert_same_run, climb, lines, real, states
 
 import regard
 from regard.data.corpus import Pair
-from regard.errors import ConfigError
+from regard.errors import ConfigError, LengthWarning
 from regard.tasks.recipe import Recipe, read_recipe
 from regard.tasks.registry import TASKS
 from regard.training.interrupt import Stopped
@@ -155,3 +156,23 @@ def test_a_translator_is_judged_by_its_answers_while_it_trains(tmp_path, positio
     assert ear.said[0] == f"{size:,} parameters on cpu in float32"
     assert ear.said[1] == "examples without end to train on, 5 to validate on"
     assert ear.said[2].startswith("the best model is the best by exact_match, on at most 3 validation examples")
+
+
+def test_a_translator_says_that_a_source_is_longer_than_any_it_was_trained_on(tmp_path):
+    changes = [
+        "data.options.held_out=5",
+        "tokenizer.size=270",
+        "tokenizer.sample=53",
+        "model.width=16",
+        "model.heads=2",
+    ]
+    changes += ["model.layers=1", "training.steps=1", "training.batch_tokens=128", "decoding.max_new_tokens=3"]
+    model = regard.train("copy", tmp_path / "run", changes=changes)
+    model = replace(model, recipe=model.recipe.model_copy(update={"data": None}))  # which refuses other lengths itself
+    trained = model.module.config.trained_length
+    source = next(letters for n in range(2, 99) if len(model.tokenizer.encode(letters := " ".join("a" * n))) == trained)
+    with pytest.warns(LengthWarning, match=rf"a text of {trained + 1} tokens is longer than any .* \({trained}\)"):
+        model.run(source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.run("a b")
