@@ -72,12 +72,13 @@ def open_llama2c(path: Path) -> Loaded:
 
 
 def _of_stated_length(config: TransformerConfig, folder: Path) -> TransformerConfig:
-    """The same, trained on no more tokens at once than its tokenizer_config.json lets in, where that says so."""
+    """The same, trained on as many tokens at once as it has positions, and as its tokenizer_config.json lets in."""
     path = folder / "tokenizer_config.json"
-    stated = read_json(path, "copy it again").get("model_max_length") if path.is_file() else None
-    if not isinstance(stated, int) or not 1 <= stated <= MOST:  # 10³⁰ is theirs for nobody knows
-        return config
-    return config.model_copy(update={"trained_length": min(stated, config.trained_length or stated)})
+    stated = [config.max_positions] if "max_positions" in family_of(folder).keys else []
+    longest = read_json(path, "copy it again").get("model_max_length") if path.is_file() else None
+    if isinstance(longest, int) and 1 <= longest <= MOST:  # 10³⁰ is theirs for nobody knows
+        stated.append(longest)
+    return config.model_copy(update={"trained_length": min(stated, default=None)})
 
 
 def _check_size(tokenizer: PretrainedTokenizer, config: TransformerConfig, folder: Path) -> None:

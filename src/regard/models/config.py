@@ -92,7 +92,7 @@ class TransformerConfig(TransformerShape):
     vocabulary: int = Field(ge=1, le=MOST, description="entries of the vocabulary; source and target share it")
     labels: tuple[str, ...] = Field((), description="the names of the classes, for head 'labels'")
     trained_length: int | None = Field(
-        None, ge=1, description="tokens of the longest text it was trained on at once, where that is known"
+        None, ge=1, le=MOST, description="tokens of the longest text it was trained on at once, where that is known"
     )
 
     @model_validator(mode="after")

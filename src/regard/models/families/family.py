@@ -85,8 +85,7 @@ class Family:
         head = self._head(theirs)
         if head == "labels":
             values["labels"] = labels(theirs)
-        values |= {"head": head, "pooled": pooled} | self.from_hf_extra(theirs)
-        return TransformerConfig(**values, trained_length=values.get("max_positions"))
+        return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.from_hf_extra(theirs)))
 
     def write(self, config: TransformerConfig) -> Values:
         """Their config.json of our config; raise ConfigError if no such model of theirs exists."""
