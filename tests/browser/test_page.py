@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
+from regard.api.notebook import frame
 from regard.views.figure import label
-from regard.views.html import AttentionPage, LayerTop, largest_weights
+from regard.views.html import AttentionPage, LayerTop, largest_weights, page_html
 from regard.views.words import merge_words
 
 SOURCE = ("de:", " le", " 3", " ma", "rs", " 20", "21")
@@ -384,3 +385,18 @@ def test_a_weight_that_is_not_kept_is_bounded_by_the_smallest_that_is(show):
         viewer.tab.keyboard.press("Home")
         viewer.tab.keyboard.press("ArrowDown")
     assert "the 4 largest weights of each row" in viewer.tab.inner_text(".shown")
+
+
+def test_the_page_draws_itself_inside_a_notebooks_frame(browser, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><body>{frame(page_html(SMALL))}</body>", encoding="utf-8")
+    tab = browser.new_page()
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("console", lambda message: problems.append(message.text))
+    tab.goto(path.as_uri())
+    inside = tab.frame_locator("iframe")
+    assert inside.locator(".listing.from .row").count() == len(TARGET)
+    assert inside.locator("h1").inner_text() == SMALL.title
+    assert problems == []
+    tab.close()
