@@ -39,7 +39,7 @@ def test_the_four_steps_are_one_object_with_numbers_that_follow_from_each_other(
     assert len(seen) == 3
     for key in seen:
         assert key["scaled"] == pytest.approx(key["score"] * record["scale"])
-        total = sum(math.exp(other["scaled"] - key["scale_embeddings"]) for other in seen)
+        total = sum(math.exp(other["scaled"] - key["scaled"]) for other in seen)
         assert key["weight"] == pytest.approx(1 / total, rel=1e-4)
     assert all(key["weight"] == key["exp"] == 0 for key in record["keys"] if key["scaled"] is None)
 
