@@ -87,12 +87,12 @@ def _train(
         plan, data, module, tokenizer
     )  # what cannot be trained on is refused before anything is written
     module.config = module.config.model_copy(update={"trained_length": training_data.longest})
-    for sentence in _introduction(plan, module, training_data):
-        listener.say(sentence)
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
     fingerprint.write(folder / DATA, seen)
     save_config(folder, module)
     save_around(folder, tokenizer, plan)
+    for sentence in _introduction(plan, module, training_data):
+        listener.say(sentence)
     run = Run(
         training_data.trainable,
         Prefetch(training_data.batches),

@@ -98,20 +98,18 @@ class BatchStream:
         read = sum(self.batching.batch(rows, self.objective).tokens for rows in self._pool(0))
         return read if size <= POOL else round(read * size / POOL)
 
-    def longest(self) -> int:
+    def longest(self) -> int | None:
         """Tokens of the longest row that is read: an encoder–decoder's source, a decoder's whole row.
 
-        Of a corpus with an end only the texts with the most characters are tokenised, of one without the first pool.
+        Only the texts with the most characters are tokenised. A corpus without end says itself what it teaches.
         """
-        size, example = self.corpus.size("train"), self.corpus.example
-        chosen = set(range(POOL))
-        if size is not None:
-            sides = [example("train", index) for index in range(size)]
-            by_first = nlargest(LONGEST, range(size), key=lambda index: len(sides[index][0]))
-            by_all = nlargest(LONGEST, range(size), key=lambda index: sum(map(len, sides[index])))
-            chosen = {*by_first, *by_all}
-        encoded = self.objective.encode([example("train", index) for index in sorted(chosen)])
-        rows = [self.objective.batch([one]).inputs for one in encoded]
+        size = self.corpus.size("train")
+        if size is None:
+            return None
+        pairs = [self.corpus.example("train", index) for index in range(size)]
+        measures = (lambda pair: len(pair[0]), lambda pair: sum(map(len, pair)))
+        chosen = [pair for measure in measures for pair in nlargest(LONGEST, pairs, key=measure)]
+        rows = [self.objective.batch([one]).inputs for one in self.objective.encode(chosen)]
         return max(int((one.source or one.tokens).lengths.max()) for one in rows)
 
     def _pool(self, pool: int) -> list[list[Row]]:

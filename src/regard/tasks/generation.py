@@ -38,9 +38,9 @@ class Generation(Task[D]):
 
     def warn_of_length(self, model: Loaded, inputs: Inputs) -> None:
         """Say, where a text is longer than any the model was trained on, what to expect."""
-        trained = model.module.config.trained_length
-        longest = int((inputs.source or inputs.tokens).lengths.max())
-        if trained is not None and longest > trained:
+        config, longest = model.module.config, int((inputs.source or inputs.tokens).lengths.max())
+        trained, refused = config.trained_length, config.positions == "learnt" and longest > config.max_positions
+        if trained is not None and longest > trained and not refused:
             warnings.warn(
                 f"a text of {longest:,} tokens is longer than any this model was trained on ({trained:,}): "
                 "expect a worse answer, or give it in parts",

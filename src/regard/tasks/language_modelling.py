@@ -79,7 +79,9 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
     def warn_of_length(self, model: Loaded, inputs: Inputs) -> None:
         """Say how much of a text is read, where that is not all of it."""
         context, longest = model.module.config.context, int(inputs.tokens.lengths.max())
-        if context is not None and longest > context:
+        if self.stepper(model) is model.module:
+            super().warn_of_length(model, inputs)
+        elif context is not None and longest > context:
             warnings.warn(
                 f"a text of {longest:,} tokens is longer than the {context:,} this model reads at once: "
                 f"it goes on from the last {context // 2:,}",

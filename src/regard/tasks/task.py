@@ -85,8 +85,8 @@ class TrainingData:
     validation: list[Batch]
     summary: str
     """How much there is, for people to read."""
-    longest: int
-    """Tokens of the longest text that is read at once: `trained_length` of the model."""
+    longest: int | None
+    """Tokens of the longest text that is read at once, if there is one: `trained_length` of the model."""
 
 
 @dataclass(frozen=True)
