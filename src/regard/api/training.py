@@ -30,6 +30,7 @@ from regard.training.plan import CHANGEABLE
 from regard.training.precision import choose_precision
 from regard.training.progress import ProgressBar, interactive
 from regard.training.reports import Listener, Silent
+from regard.training.tracking import writer_class
 
 DATA = "state/data.json"
 """In a run's folder: what it was trained on, in a few digits."""
@@ -148,6 +149,7 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     Only what a run can go on with may be changed, and only by naming it: a recipe that merely differs is refused.
     Gives a sentence on each change.
     """
+    writer_class(plan.training.track)  # refuses before anything is written
     if folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file", "choose another `out`")
     if not folder.is_dir() or all(path.name.startswith(PARTIAL) for path in folder.iterdir()):

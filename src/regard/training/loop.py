@@ -32,6 +32,7 @@ from regard.training.precision import autocast, choose_precision
 from regard.training.reports import Listener, Report, evaluations
 from regard.training.resume import Progress
 from regard.training.schedules import factor
+from regard.training.tracking import tracked
 from regard.training.trainable import Compiled, Trainable
 from regard.training.updater import PendingSteps, StepResult, Stream, Updater, finite, steps_behind, to_device
 
@@ -66,8 +67,8 @@ class Run:
 
         Raises `Stopped` if it was asked to stop: the state after the step it was at is then saved.
         """
-        with resume.alone(self.folder):
-            return self._fit(until)
+        with resume.alone(self.folder), tracked(self.plan.track, self.folder, self.listener) as listener:
+            return replace(self, listener=listener)._fit(until)
 
     def _fit(self, until: int | None) -> Progress:
         optimizer = adamw(self.trainable.module, self.plan)

@@ -43,6 +43,9 @@ class TrainingPlan(Config):
     average: int | None = Field(None, ge=2, description="states whose mean the model is; the best one if absent")
     seed: int = Field(0, ge=0, lt=2**32, description="of weights, dropout and the order of the data")
     device: str = Field("auto", description="cpu, cuda, or auto: cuda where there is one")
+    track: Literal["tensorboard"] | None = Field(
+        None, description="tensorboard: event files of the figures in RUN/tensorboard; only metrics.jsonl if absent"
+    )
 
     @model_validator(mode="after")
     def _floor_has_a_meaning(self) -> "TrainingPlan":
@@ -75,7 +78,7 @@ CHANGEABLE = frozenset(
     f"training.{key}"
     for key in (
         *("steps", "learning_rate", "schedule", "warmup", "floor", "weight_decay", "clip", "label_smoothing"),
-        *("precision", "compile", "evaluate_every", "save_every", "patience", "keep", "device"),
+        *("precision", "compile", "evaluate_every", "save_every", "patience", "keep", "device", "track"),
     )
 )
 """What `--resume` lets `--set` change: the weights, the optimizer and the place in the data keep their meaning."""
