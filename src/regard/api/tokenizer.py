@@ -10,6 +10,7 @@ from pathlib import Path
 
 from regard.errors import InputError, choose
 from regard.files import listed
+from regard.text.compiling import announcing
 from regard.text.counting import read_texts
 from regard.text.pretrained import open_any
 from regard.text.registry import KINDS
@@ -25,12 +26,13 @@ def train(
     """Learn a vocabulary of so many entries from text files, plain or gzip; the same text gives the same tokenizer.
 
     Kinds: `bpe` (bytes, as GPT-2), `bpe_words` (with an end mark), `wordpiece` (as BERT), `wordpiece_cased` and
-    `characters`. The progress is a bar on a terminal and nothing elsewhere.
+    `characters`. The progress is a bar on a terminal, and elsewhere a line every ten seconds.
     """
     if kind not in KINDS:
         raise InputError(f"there is no kind {kind!r} of tokenizer", choose(kind, KINDS))
     paths = listed(files)
-    with ReadingBar(paths, console(quiet=not progress)) as bar:
+    said = console(quiet=not progress)
+    with ReadingBar(paths, said) as bar, announcing(said.print):
         return KINDS[kind].train(bar.watch(read_texts(paths), "reading", "learning"), size)
 
 

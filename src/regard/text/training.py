@@ -24,6 +24,7 @@ from tokenizers.trainers import BpeTrainer
 
 from regard.errors import VocabularyError
 from regard.text.bytelevel import SYMBOLS, expand, pieces
+from regard.text.compiling import announce
 from regard.text.counting import count_blocks
 
 RULE = "engine"
@@ -31,6 +32,8 @@ MUCH_TEXT = 2**20
 """Characters counted in Python before compiled code is loaded."""
 MANY_LETTERS = 200_000
 """In different words; fewer are shown to the engine."""
+COMPILED = {"pretokenize_numba": ("the counting of words", 3), "bpe_numba": ("the learning of merges", 10)}
+"""What is compiled, and about how many seconds that takes."""
 _TOGETHER = 4000
 """Words shown to the engine at once."""
 
@@ -92,6 +95,7 @@ def _compiled(name: str, entry: str, work: Callable[[Any], Any]) -> Any:
     except Exception:  # no Numba, one that does not fit NumPy or was damaged, or no folder to keep what it compiles
         return None
     try:
+        announce(getattr(module, entry), *COMPILED[name])
         return work(module)
     except MemoryError:
         raise

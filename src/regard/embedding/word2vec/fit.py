@@ -17,6 +17,7 @@ from regard.embedding.word2vec.corpus import EncodedCorpus
 from regard.embedding.word2vec.huffman import Paths, huffman_paths
 from regard.embedding.word2vec.model import RATES, Word2VecPlan
 from regard.errors import ConfigError, InputError
+from regard.text.compiling import announce
 
 TOGETHER = 16
 """Chunks of the text that are read at once."""
@@ -66,8 +67,9 @@ def fit(
     """Train vectors of the corpus's words; the same for any number of threads."""
     _need_numba()
     from regard.embedding.word2vec.draws import read_in
-    from regard.embedding.word2vec.kernel import learn
+    from regard.embedding.word2vec.kernel import learn, learn_part
 
+    announce(learn_part, "the kernel of Word2Vec", 15)
     parts = (os.cpu_count() or 1) if threads is None else threads
     if not 1 <= parts <= 1024:
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
