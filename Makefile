@@ -11,7 +11,7 @@ setup: .venv/.developer
 
 .venv/.user: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable '.[vectors]'
 	touch $@
 
 .venv/.developer: pyproject.toml constraints.txt

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from regard.cli.app import as_options
+from regard.cli.output import as_options
 from regard.errors import changing
 from test_architecture import PACKAGE, sources
 

@@ -23,6 +23,10 @@ class RegardError(Exception):
         self.remedy = remedy
 
 
+class RegardWarning(UserWarning):
+    """Something to know of what was done nevertheless; the command line says it in one line."""
+
+
 class InputError(RegardError, ValueError):
     """A text, a tensor or an option that cannot be used as given."""
 
@@ -38,7 +42,7 @@ class FileError(RegardError, OSError):
         return f"{self.problem}; {self.remedy}"
 
 
-class LengthWarning(UserWarning):
+class LengthWarning(RegardWarning):
     """A text is longer than what the model was trained on at once: what is done about it."""
 
 

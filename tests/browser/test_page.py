@@ -400,3 +400,18 @@ def test_the_page_draws_itself_inside_a_notebooks_frame(browser, tmp_path):
     assert inside.locator("h1").inner_text() == SMALL.title
     assert problems == []
     tab.close()
+
+
+def test_a_scale_ends_at_the_largest_weight_where_attention_is_spread_out(show):
+    """Head 0 points; head 1 spreads its attention, and its largest weight is as dark as head 0's."""
+    tokens = tuple("abcdefgh")
+    weights = np.stack([np.eye(8), np.full((8, 8), 1 / 8)])
+    layer = LayerTop("encoder.0.self", tokens, tokens, *largest_weights(weights, 8), "self")
+    page = show(AttentionPage("spread out", (layer,))).choose(view="map", head="0")
+    assert page.tab.inner_text(".scale h2") == "Attention weight"
+    assert page.tab.inner_text(".scale li:last-child") == "1"
+    page.choose(head="1")
+    assert page.tab.inner_text(".scale h2") == "Attention weight (the scale ends at the largest, 0.13)"
+    assert page.tab.inner_text(".scale li:last-child") == "0.13"
+    assert page.tab.evaluate("document.querySelector('.scale li:last-child').style.left") == "100%"
+    assert page.problems == []

@@ -1,5 +1,6 @@
 """Models that choose: labels with probabilities, and the part of a passage that answers a question."""
 
+import copy
 import gzip
 import inspect
 import json
@@ -81,7 +82,20 @@ def test_labels_come_with_the_probabilities_of_the_logits_best_first(classifier)
         assert found == pytest.approx({"bad": shares[0], "good": shares[1]}, rel=1e-6)
         assert list(found.values()) == sorted(found.values(), reverse=True)
         (answer,) = classifier.answers([text])
-        assert answer.record == {"output": next(iter(found)), "labels": found}
+        labels = [{"label": label, "probability": share} for label, share in found.items()]
+        assert answer.record == {"output": next(iter(found)), "labels": labels}
+
+
+def test_classes_of_one_name_keep_their_probabilities_each(classifier):
+    """A published classifier may call several classes the same."""
+    config = classifier.module.config.model_copy(update={"labels": ("same", "same")})
+    module = copy.copy(classifier.module)
+    module.config = config
+    (answer,) = replace(classifier, module=module).answers(["a fine film"])
+    (before,) = classifier.answers(["a fine film"])
+    shares = [one["probability"] for one in before.record["labels"]]
+    assert answer.record["labels"] == [{"label": "same", "probability": share} for share in shares]
+    assert answer.value == pytest.approx({"same": 1.0})
 
 
 def test_a_classifier_learns_what_it_is_shown(classifier):

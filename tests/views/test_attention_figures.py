@@ -73,7 +73,7 @@ def test_an_alignment_is_the_mean_over_heads():
     (axes,) = maps_of(draw_alignment(map))
     by_hand = (map.weights[0] + map.weights[1] + map.weights[2]) / 3
     np.testing.assert_allclose(shown(axes), by_hand, rtol=1e-12)
-    assert axes.images[0].get_clim() == (0.0, 1.0)
+    assert axes.images[0].get_clim() == (0.0, pytest.approx(by_hand.max()))
 
 
 def test_an_alignment_with_heads_is_the_mean_and_then_each_head():
@@ -361,3 +361,23 @@ assert settings() == before
 assert not {{"matplotlib.pyplot"}} & set(sys.modules), sorted(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# Attention that is spread out
+
+
+def test_where_no_weight_reaches_a_half_the_scale_ends_at_the_largest_and_says_so():
+    weights = np.full((2, 4, 4), 0.02)
+    weights[1, 0, 2] = 0.08
+    names = tuple("abcd")
+    heads = draw_heads(AttentionMap(weights, names, names, "spread out"))
+    assert {image.norm.vmax for axes in heads.axes for image in axes.images} == {0.08}
+    assert "(scale ends at the largest, 0.08)" in heads.axes[-1].get_ylabel()
+    mean = draw_alignment_with_heads(AttentionMap(weights, names, names, "spread out"))
+    large, *small = [image.norm.vmax for axes in mean.axes for image in axes.images]
+    assert large == pytest.approx(0.05)
+    assert small == [0.08, 0.08]
+    assert any("its darkest cell 0.05; the scale at the right is the heads'" in text.get_text() for text in mean.texts)
+    printed = [text.get_text() for text in mean.axes[0].texts]
+    assert printed.count("0.050") == 1
+    assert printed.count("0.020") == 15

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.api import notebook
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.strategies import Strategy
+from regard.decoding.strategies import Beam, Strategy
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
@@ -82,6 +82,14 @@ class Model:
             self.check(text)
         return self.task.answers(self, texts, strategy, max_new_tokens)
 
+    def n_best(
+        self, texts: Sequence[str], count: int, strategy: Beam | None = None, max_new_tokens: int | None = None
+    ) -> list[list[Answer]]:
+        """The best answers of a beam to each text, best first; of the model's own beam where none is given."""
+        usual = self.decoding.chosen()
+        beam = strategy or (usual if isinstance(usual, Beam) else Beam(max(count, 1)))
+        return self.writer.n_best(self, texts, count, beam, max_new_tokens)
+
     def hypotheses(
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
     ) -> list[Hypothesis]:
@@ -109,15 +117,34 @@ class Model:
                 )
         return self.task.evaluate(self, examples, how)
 
-    def look(self, text: str, *, target: str | None = None, values: bool = False) -> "Watched":
-        """What the model attends to while it answers, or while it reads the target it is given to write."""
+    def look(
+        self,
+        text: str,
+        *,
+        target: str | None = None,
+        values: bool = False,
+        generate: bool = False,
+        max_new_tokens: int | None = None,
+    ) -> "Watched":
+        """What the model attends to while it answers, or while it reads the target it is given to write.
+
+        A language model reads the text alone; with `generate` or `max_new_tokens` it goes on with it.
+        """
+        generate = generate or max_new_tokens is not None
+        if generate and target is not None:
+            raise InputError("a target is given, so nothing is generated", "leave the target or the limit out")
         with watch(self, values=values) as seen:
-            if target is None:
-                self.answers([text])
+            if target is None and (generate or not self.task.continues):
+                _ = self.writer if generate else None  # refuses where no text is written
+                self.answers([text], max_new_tokens=max_new_tokens)
             else:
                 self.check(text)
-                self._read_target(seen, text, target)
+                self._read(text) if target is None else self._read_target(seen, text, target)
         return seen
+
+    @torch.no_grad()
+    def _read(self, text: str) -> None:
+        self.module(self.writer.prompt(self, [text]).to(next(self.module.parameters()).device))
 
     @torch.no_grad()
     def _read_target(self, seen: Recording, text: str, target: str) -> None:
@@ -210,12 +237,14 @@ class Watched(Recording):
         layer: str | None = None,
         head: int | None = None,
         words: bool = False,
+        special_tokens: bool = True,
         batch: int | None = None,
     ) -> None:
-        """Write a picture (.png, .svg) or a page to explore (.html) of one text that was seen."""
-        from regard.views.look import draw_seen  # matplotlib is loaded when something is drawn
+        """Write a picture (.png, .svg, .pdf) or a page to explore (.html) of one text that was seen."""
+        from regard.views.look import Shown, draw_seen  # matplotlib is loaded when something is drawn
 
-        draw_seen(self.only(batch), self._named(), Path(path), layer=layer, head=head, words=words)
+        shown = Shown(layer=layer, head=head, words=words, special_tokens=special_tokens)
+        draw_seen(self.only(batch), self._named(), Path(path), shown)
 
     def show(self, *, layer: str | None = None, batch: int | None = None) -> None:
         """Show one text to explore: in a notebook inside it, elsewhere in the browser."""

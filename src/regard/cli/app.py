@@ -5,35 +5,53 @@ Ctrl-C, 143 by SIGTERM.
 Results go to stdout, progress and errors to stderr. Heavy imports happen inside the verbs, so `--help` is instant.
 """
 
-import json
 import os
-import re
 import shlex
 import sys
 import warnings
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Annotated, TextIO
 
 import typer
 
-from regard.cli import bench, convert, demo, evaluate, listing, look, run, size, tokenizer, train, vectors
-from regard.errors import LengthWarning, RegardError
+from regard import __version__
+from regard.cli import bench, convert, demo, evaluate, listing, look, plot, run, size, tokenizer, train, vectors
+from regard.cli.output import as_options, to_json
+from regard.errors import RegardError, RegardWarning
 from regard.training.interrupt import Stopped
 
 STOPPED = (130, 143)
 
 app = typer.Typer(
-    help="A toolkit for attention models: train them, decode with them, see exactly what they attend to.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _say_version(asked: bool) -> bool:
+    if asked:
+        print(f"regard {__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A toolkit for attention models: train them, decode with them, see exactly what they attend to."""
+
+
 app.command()(demo.demo)
 app.command()(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(plot.plot)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
@@ -49,7 +67,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter is no error
     warnings.showwarning = _warn
     try:
-        app()
+        app(prog_name="regard")
     except RegardError as error:
         complain(error.problem, error.remedy)
         sys.exit(1)
@@ -89,36 +107,18 @@ def _warn(
     line: str | None = None,
 ) -> None:
     """One line on stderr of a warning of ours; others', which are about code, as Python writes them."""
-    if not issubclass(category, LengthWarning):
+    if not issubclass(category, RegardWarning):
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
     elif "--json" in sys.argv:
-        print(json.dumps({"warning": str(message)}, ensure_ascii=False), file=sys.stderr)
+        print(to_json({"warning": str(message)}), file=sys.stderr)
     else:
         print(f"regard: {message}", file=sys.stderr)
-
-
-_ARGUMENTS = re.compile(r'`(?:(out)|(resume)=True|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
-
-
-def as_options(sentence: str) -> str:
-    """A sentence that names arguments of `regard.train`, with the options of the command line in their place.
-
-    >>> as_options('go on with `resume=True`, `changes={"training.steps": 9}`, or choose another `out`')
-    'go on with --resume --set training.steps=9, or choose another --out'
-    """
-
-    def option(found: re.Match[str]) -> str:
-        out, resume, key, value, more = found.groups()
-        said = f"--{out or resume}" if key is None else f"--set {key}={value}"
-        return f"{said} " if more else said
-
-    return _ARGUMENTS.sub(option, sentence).replace('as `question + "\\t" + passage`', "or use --context PASSAGE")
 
 
 def complain(problem: str, remedy: str) -> None:
     """One error on stderr, as JSON where JSON was asked for."""
     remedy = as_options(remedy)
     if "--json" in sys.argv:
-        print(json.dumps({"error": problem, "remedy": remedy}, ensure_ascii=False), file=sys.stderr)
+        print(to_json({"error": problem, "remedy": remedy}), file=sys.stderr)
     else:
         print(f"regard: {problem}; {remedy}".replace("\n", "\\n"), file=sys.stderr)  # one line, whatever it quotes

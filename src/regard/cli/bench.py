@@ -1,6 +1,5 @@
 """`regard bench`: speed and memory side by side with the peers, in one run."""
 
-import json
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.output import to_json
 from regard.errors import InputError
 
 
@@ -59,7 +59,7 @@ def bench(
     if out is not None:
         keep(out, found)
     if as_json:
-        typer.echo(json.dumps({**circumstances(), "rows": found}))
+        typer.echo(to_json({**circumstances(), "rows": found}))
 
 
 def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.options import Quiet
+
 if TYPE_CHECKING:
     from regard.api import Model
 
@@ -20,7 +22,9 @@ EXAMPLES = (
 PICTURED = EXAMPLES[0]
 
 
-def demo(out: Annotated[Path, typer.Option(help="The model folder.")] = Path("runs/demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(help="The model folder.")] = Path("runs/demo"), quiet: Quiet = False
+) -> None:
     """Train a translator of dates between six languages and ISO, ask it, and draw its attention.
 
     A few minutes on two CPU cores, no network. Asked again, a model that is there is not trained again, and a training
@@ -36,7 +40,7 @@ def demo(out: Annotated[Path, typer.Option(help="The model folder.")] = Path("ru
     begun = perf_counter()
     try:
         kept = _kept(out)
-        model = kept or _train(out)
+        model = kept or _train(out, quiet)
     except ConfigError as error:  # the folder is of another recipe, or of another version
         raise ConfigError(error.problem, f"remove {out} to train anew, or choose another --out") from error
     took = f"trained in {perf_counter() - begun:.0f} s"
@@ -65,13 +69,13 @@ def _kept(folder: Path) -> "Model | None":
     return api.load(folder) if finished else None
 
 
-def _train(folder: Path) -> "Model":
+def _train(folder: Path, quiet: bool) -> "Model":
     """Train the demo's model, from the folder's last state where there is one."""
     from regard import api
     from regard.training.interrupt import listening
     from regard.training.malloc import keep_freed_memory
-    from regard.training.progress import ProgressBar
+    from regard.training.progress import ProgressBar, console
 
     keep_freed_memory()
-    with listening() as interrupt, ProgressBar(folder) as listener:
+    with listening() as interrupt, ProgressBar(folder, console(quiet)) as listener:
         return api.train(RECIPE, folder, resume=True, listener=listener, interrupt=interrupt)

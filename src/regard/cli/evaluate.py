@@ -1,12 +1,13 @@
 """`regard evaluate`: the task's metric, with what was measured."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.options import Quiet
+from regard.cli.output import to_json
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def evaluate(
             min=1, help="How far apart its windows begin: fewer tell more and take longer; the window if absent."
         ),
     ] = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure a model on data it has not seen.
@@ -46,20 +48,20 @@ def evaluate(
     from regard import api
     from regard.metrics.text import signature
     from regard.tasks.task import Measuring
-    from regard.training.progress import MeasuringBar
+    from regard.training.progress import MeasuringBar, console
 
     loaded = api.load(model)
     task = loaded.task
     reading = task.reading(loaded, Measuring(window, stride))
     found, name = _examples(loaded, model, data, examples)
     try:
-        with MeasuringBar() as progress:
+        with MeasuringBar(console(quiet)) as progress:
             metrics = loaded.evaluate(found, Measuring(window, stride, progress))
     except InputError as error:
         raise InputError(f"{name}: {error.problem}", error.remedy) from error
     if as_json:
         record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics}
-        typer.echo(json.dumps(record, ensure_ascii=False))
+        typer.echo(to_json(record))
         return
     typer.echo(f"{task.name} on {name}, {len(found)} example{'' if len(found) == 1 else 's'}")
     if reading:

@@ -1,10 +1,11 @@
 """`regard list`: the names that recipes and options accept."""
 
-import json
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from regard.cli.output import to_json
 
 
 class Kind(StrEnum):
@@ -26,7 +27,7 @@ def list_names(
     """
     names = _names(kind)
     if as_json:
-        typer.echo(json.dumps({kind.value: names}, ensure_ascii=False))
+        typer.echo(to_json({kind.value: names}))
         return
     width = max(map(len, names)) + 2
     for name, line in names.items():

@@ -1,41 +1,99 @@
 """`regard look`: what the model attends to, as a picture, a page, or numbers."""
 
-import json
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.errors import InputError
+from regard.cli.output import to_json
+from regard.errors import FileError, InputError
+
+if TYPE_CHECKING:
+    from regard.api import Model
+    from regard.api.model import Watched
+
+
+Text = Annotated[list[str], typer.Argument(help="The text the model reads; with --meaning, several sentences.")]
+To = Annotated[
+    Path | None,
+    typer.Option(
+        help="A picture, .png, .svg or .pdf, or a page to explore, .html.",
+        show_default="attention.png; steps.png with --steps, meaning.png with --meaning, gaze.png with --word",
+    ),
+]
+Meaning = Annotated[
+    str | None, typer.Option(help="A word of all sentences: how far apart the layers move it, and what moved it.")
+]
+Numbers = Annotated[
+    bool, typer.Option("--json", help="The numbers of --word, --meaning or --steps as one JSON object.")
+]
+NoSpecial = Annotated[
+    bool, typer.Option("--no-special-tokens", help="Leave them out; the other weights stay, their share is said.")
+]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is read, whether the model goes on with it, and where what is seen goes."""
+
+    model: Path
+    text: list[str]
+    to: Path
+    as_json: bool
+    target: str | None
+    generate: bool
+    max_new_tokens: int | None
+    special_tokens: bool
+
+    @property
+    def one(self) -> str:
+        """The text, of which there must be one."""
+        if len(self.text) > 1:
+            raise InputError(
+                f"{len(self.text)} texts cannot be looked at together", "give one, or name a word with --meaning"
+            )
+        return self.text[0]
+
+    def seen(self, model: "Model", values: bool = False) -> "Watched":
+        """What the model attends to."""
+        return model.look(
+            self.one,
+            target=self.target,
+            values=values,
+            generate=self.generate,
+            max_new_tokens=self.max_new_tokens,
+        )
+
+    def tell(self, record: dict[str, Any], text: str, what: str) -> None:
+        """Print the numbers, for a program or for people, and where the figure is."""
+        typer.echo(to_json({**record, "file": str(self.to)}) if self.as_json else f"{text}\n{self.to} shows {what}")
 
 
 def look(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
-    text: Annotated[list[str], typer.Argument(help="The text the model reads; with --meaning, several sentences.")],
+    text: Text,
     target: Annotated[str | None, typer.Option(help="The answer to look at; the model's own if absent.")] = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            help="A picture, .png or .svg, or a page to explore, .html.",
-            show_default="attention.png; meaning.png with --meaning, gaze.png with --word",
-        ),
-    ] = None,
+    generate: Annotated[bool, typer.Option("--generate", help="A language model goes on with the text.")] = False,
+    max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Length limit of the answer.")] = None,
+    to: To = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     layer: Annotated[str | None, typer.Option(help="Such as decoder.1.cross; the clearest if absent.")] = None,
     head: Annotated[int | None, typer.Option(help="One head alone; all and their mean if absent.")] = None,
     words: Annotated[bool, typer.Option("--words", help="Pieces merged back into words.")] = False,
+    no_special_tokens: NoSpecial = False,
     steps: Annotated[bool, typer.Option("--steps", help="The four steps of one row, with the numbers.")] = False,
     row: Annotated[int | None, typer.Option(help="The row whose steps are shown; 0, the first, if absent.")] = None,
-    meaning: Annotated[
-        str | None, typer.Option(help="A word of all sentences: how far apart the layers move it, and what moved it.")
-    ] = None,
+    meaning: Meaning = None,
     word: Annotated[
-        str | None, typer.Option(help="A word of the text: where it looks, in every layer and head.")
+        str | None, typer.Option(help="A word of the text: where it looks, in all layers and heads.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The numbers of --word, --meaning or --steps as one JSON object.")
-    ] = False,
+    as_json: Numbers = False,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
+
+    A language model reads the text; it goes on with it only if --generate or --max-new-tokens asks for that.
 
     Example: `regard look runs/demo "de: 3 mars 2021" --to attention.png`, the same `--to attention.html` to explore,
     or `--steps --row 2` for the four steps of the third written token.
@@ -43,122 +101,103 @@ def look(
     With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`; with `--word`:
     `regard look MODEL "The cup did not fit in the bag because it was too big." --word it`.
     """
+    kind = "meaning" if meaning is not None else "gaze" if word is not None else "steps" if steps else "attention"
+    to = to or Path(f"{kind}.png")
+    asked = Look(model, text, to, as_json, target, generate, max_new_tokens, not no_special_tokens)
     if meaning is not None or word is not None:
-        options = {"--target": target, "--layer": layer, "--head": head, "--row": row}
-        options |= {"--word": word if meaning is not None else None, "--words": words or None, "--steps": steps or None}
+        options = {"--layer": layer, "--head": head, "--row": row, "--words": words or None, "--steps": steps or None}
+        options |= {"--target": target} if meaning is None else {"--target": target, "--word": word}
+        if meaning is not None:
+            options |= {"--no-special-tokens": no_special_tokens or None, "--generate": generate or None}
+            options |= {"--max-new-tokens": max_new_tokens}
         _refuse_given(options, "--meaning" if meaning is not None else "--word")
     elif as_json and not steps:
         raise InputError("--json has no effect on a picture alone", "add --word, --meaning or --steps")
+    refuse_existing(to, force)
     if meaning is not None:
-        _show_meaning(model, text, meaning, to or Path("meaning.png"), as_json)
-    elif len(text) > 1:
-        raise InputError(f"{len(text)} texts cannot be looked at together", "give one, or name a word with --meaning")
+        _show_meaning(asked, meaning)
     elif word is not None:
-        _show_gaze(model, text[0], word, to or Path("gaze.png"), as_json)
+        _show_gaze(asked, word)
+    elif steps:
+        _refuse_given({"--words": words or None, "--no-special-tokens": no_special_tokens or None}, "--steps")
+        _show_steps(asked, layer, head or 0, row or 0)
     else:
-        _show_attention(
-            model,
-            text[0],
-            to or Path("attention.png"),
-            target=target,
-            layer=layer,
-            head=head,
-            words=words,
-            steps=steps,
-            row=row,
-            as_json=as_json,
-        )
+        if row is not None:
+            raise InputError("--row has no effect without --steps", "add --steps or leave it out")
+        _show_attention(asked, layer, head, words)
 
 
 def _refuse_given(options: dict[str, Any], mode: str) -> None:
     """No option is without effect."""
     given = [name for name, value in options.items() if value is not None]
     if given:
-        raise InputError(f"{given[0]} has no effect with {mode}, which shows every layer", "leave it out")
+        shows = "the steps are of one piece" if mode == "--steps" else "which shows every layer"
+        raise InputError(f"{given[0]} has no effect with {mode}, {shows}", "leave it out")
 
 
-def _tell(record: dict[str, Any], to: Path) -> None:
-    """Print a record and where the figure is."""
-    typer.echo(json.dumps({**record, "file": str(to)}, ensure_ascii=False))
+def refuse_existing(path: Path, force: bool) -> None:
+    """Nothing is written over unasked."""
+    if os.path.isfile(path) and not force:
+        raise FileError(f"{path} is there already", "add --force to write over it, or choose another name with --to")
 
 
-def _show_meaning(model: Path, sentences: list[str], word: str, to: Path, as_json: bool) -> None:
+def _show_meaning(asked: Look, word: str) -> None:
     """A word in several sentences: tables in the terminal, a figure in the file."""
     from regard import api
     from regard.inspection.contextual import word_in_sentences
-    from regard.views.figure import check_format, save_figure
+    from regard.views.figure import check_format, draw_to
     from regard.views.meaning import draw_meaning, meaning_text
     from regard.views.records import meaning_record
 
-    check_format(to)
-    loaded = api.load(model)
-    for sentence in sentences:
+    check_format(asked.to)
+    loaded = api.load(asked.model)
+    for sentence in asked.text:
         loaded.check(sentence)
-    found = word_in_sentences(loaded.module, loaded.tokenizer, sentences, word)
-    save_figure(draw_meaning(found), to)
-    if as_json:
-        _tell(meaning_record(found), to)
-        return
-    typer.echo(meaning_text(found))
-    typer.echo(f"{to} shows how the layers move {word!r} apart, and what moved it")
+    found = word_in_sentences(loaded.module, loaded.tokenizer, asked.text, word)
+    draw_to(asked.to, lambda: draw_meaning(found))
+    asked.tell(meaning_record(found), meaning_text(found), f"how the layers move {word!r} apart, and what moved it")
 
 
-def _show_gaze(model: Path, text: str, word: str, to: Path, as_json: bool) -> None:
+def _show_gaze(asked: Look, word: str) -> None:
     """Where a word looks: a table in the terminal, a figure in the file."""
     from regard import api
-    from regard.views.figure import check_format, save_figure
+    from regard.views.figure import check_format, draw_to
     from regard.views.look import require_one
     from regard.views.records import gaze_record
     from regard.views.word_attention import draw_gaze, gaze, gaze_text
 
-    check_format(to)
-    loaded = api.load(model)
-    seen = loaded.look(text)
+    check_format(asked.to)
+    loaded = api.load(asked.model)
+    seen = asked.seen(loaded)
     require_one(seen)
     found = gaze(seen, loaded.tokenizer, word)
-    save_figure(draw_gaze(found), to)
-    if as_json:
-        _tell(gaze_record(found), to)
-        return
-    typer.echo(gaze_text(found))
-    typer.echo(f"{to} shows where {word!r} looks in every layer and head")
+    draw_to(asked.to, lambda: draw_gaze(found, special_tokens=asked.special_tokens))
+    asked.tell(gaze_record(found), gaze_text(found), f"where {word!r} looks in every layer and head")
 
 
-def _show_attention(
-    model: Path,
-    text: str,
-    to: Path,
-    *,
-    target: str | None,
-    layer: str | None,
-    head: int | None,
-    words: bool,
-    steps: bool,
-    row: int | None,
-    as_json: bool,
-) -> None:
+def _show_steps(asked: Look, layer: str | None, head: int, row: int) -> None:
+    """The four steps of one row: a table in the terminal, a figure in the file."""
     from regard import api
     from regard.views.figure import check_format
-    from regard.views.look import check_name, draw_seen, save_steps, steps_seen
+    from regard.views.look import save_steps, steps_seen
     from regard.views.records import steps_record
     from regard.views.steps import steps_text
 
-    if row is not None and not steps:
-        raise InputError("--row has no effect without --steps", "add --steps or leave it out")
-    if steps and words:
-        raise InputError("--words has no effect with --steps: the steps are of one piece", "use one of them")
-    check_format(to) if steps else check_name(to)
-    loaded = api.load(model)
-    seen = loaded.look(text, target=target, values=steps)
-    if steps:
-        record = steps_seen(seen, loaded.tokenizer, layer=layer, head=head or 0, row=row or 0)
-        save_steps(record, to)
-        if as_json:
-            _tell(steps_record(record), to)
-            return
-        typer.echo(steps_text(record))
-        typer.echo(f"{to} shows the four steps of {record.token!r} in {record.title}")
-        return
-    shown = draw_seen(seen, loaded.tokenizer, to, layer=layer, head=head, words=words)
+    check_format(asked.to)
+    loaded = api.load(asked.model)
+    record = steps_seen(asked.seen(loaded, values=True), loaded.tokenizer, layer=layer, head=head, row=row)
+    save_steps(record, asked.to)
+    asked.tell(steps_record(record), steps_text(record), f"the four steps of {record.token!r} in {record.title}")
+
+
+def _show_attention(asked: Look, layer: str | None, head: int | None, words: bool) -> None:
+    """A picture, or a page to explore."""
+    from regard import api
+    from regard.views.look import Shown, check_name, draw_seen
+
+    check_name(asked.to)
+    loaded = api.load(asked.model)
+    seen = asked.seen(loaded)
+    shown = draw_seen(seen, loaded.tokenizer, asked.to, Shown(layer, head, words, asked.special_tokens))
     others = [name for name in seen.layers if not shown.startswith(name)]
-    typer.echo(f"{to} shows {shown}; the other layers are {', '.join(others)}")
+    typer.echo(f"{asked.to} shows {shown}" + (f"; the other layers are {', '.join(others)}" if others else ""))

@@ -1,9 +1,13 @@
-"""The decoding options that several verbs share, turned into what the library takes."""
+"""The options that several verbs share; those of decoding are turned into what the library takes."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from regard.tasks.recipe import DecodingTable
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr; errors alone.")]
 
 
 def decoding(defaults: "DecodingTable", given: dict[str, Any]) -> "DecodingTable":

@@ -1,12 +1,8 @@
 """`regard run`: do what the model is for, on one text or on every line of stdin."""
 
-import json
-import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +10,6 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.api import Model
-
-LINES_TOGETHER = 64
 
 
 def run(
@@ -33,83 +27,62 @@ def run(
     top_k: Annotated[int | None, typer.Option(help="Sample among this many tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Sample among the most likely tokens that reach this.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Length limit of the answer.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of sampling; if absent the recipe's, or a fresh one, which is printed.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Draw so many answers to each text, a line each.")] = None,
+    n_best: Annotated[
+        int | None, typer.Option(min=1, help="The best so many of a beam, a line each; at most its width.")
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it is made.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
 ) -> None:
     """Do what the model is for: a translator translates, a language model goes on, a classifier gives labels.
 
+    A line of stdin that cannot be answered gives an empty line, and the reason on stderr (with --json, an object with
+    error, remedy and line in its place); the others get their answers. Exit status: 0 if every text was answered, 1 if
+    one was not.
+
     Example: `regard run runs/demo "de: 3 mars 2021"`
     """
     from regard import api
-    from regard.cli.options import decoding
+    from regard.cli.answering import Answering, Several
 
-    if stream and as_json:
-        raise InputError("--stream and --json ask for two kinds of output", "use one of them")
+    if stream and (as_json or samples is not None):
+        other = "--json" if as_json else "--samples"
+        raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
     loaded = api.load(model)
-    if context is not None:
-        if text is None or loaded.task.name != "question_answering":
-            what = "without a question" if text is None else f"on task {loaded.task.name!r}"
-            raise InputError(f"--context has no effect {what}", "give both to a model that answers questions")
-        text = f"{text}\t{context}"
+    text = _with_context(loaded, text, context)
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
     given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
+    several = Several(samples, n_best)
+    answering = Answering(_decoding_so(loaded, several.implied(given), n_best), several, as_json)
+    if text is not None:
+        answering.stream(text) if stream else answering.one(text)
+    elif not (answering.streamed_lines() if stream else answering.lines()):
+        raise typer.Exit(1)
+
+
+def _with_context(model: "Model", text: str | None, context: str | None) -> str | None:
+    """A question and its passage, where they are given apart."""
+    if context is None:
+        return text
+    if text is None or model.task.name != "question_answering":
+        what = "without a question" if text is None else f"on task {model.task.name!r}"
+        raise InputError(f"--context has no effect {what}", "give both to a model that answers questions")
+    return f"{text}\t{context}"
+
+
+def _decoding_so(model: "Model", given: dict[str, Any], n_best: int | None) -> "Model":
+    """The model with the decoding that was asked for, and a seed where it needs one."""
+    from regard.cli.answering import with_seed
+    from regard.cli.options import decoding
+    from regard.decoding.strategies import Beam
+
     if any(value is not None for value in given.values()):
-        _ = loaded.writer  # refuses where no text is written, so that no option is without effect
-        loaded = replace(loaded, decoding=decoding(loaded.decoding, given))
-    if stream:
-        for line in [text] if text is not None else stdin_lines():
-            for piece in loaded.run(line, stream=True):
-                print(piece, end="", flush=True)
-            print()
-        return
-    answered = 0
-    for group in [[text]] if text is not None else _groups(loaded.check):
-        _answer(loaded, group, answered, as_json)
-        answered += len(group)
-
-
-def _answer(model: "Model", texts: list[str], first: int, as_json: bool) -> None:
-    """Print the answers of a group; `first` is how many texts came before it, so that each draws its own numbers."""
-    from regard.decoding.strategies import Sample
-
-    usual = model.decoding.chosen()
-    strategy = replace(usual, first=first) if isinstance(usual, Sample) else None
-    for text, answer in zip(texts, model.answers(texts, strategy), strict=True):
-        print(json.dumps({"input": text} | answer.record, ensure_ascii=False) if as_json else answer.text, flush=True)
-
-
-def stdin_lines() -> Iterator[str]:
-    """Lines of stdin; a terminal is told that we wait for it."""
-    if sys.stdin is None:
-        raise InputError("there is no text and no stdin to read it from", "give the text as an argument")
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
-    if sys.stdin.isatty():
-        print("one text per line; end with Ctrl-D", file=sys.stderr)
-    try:
-        for line in sys.stdin:
-            yield line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"stdin is not UTF-8 text ({error.reason})", "convert it, for instance with iconv") from error
-
-
-def _groups(check: Callable[[str], None]) -> Iterator[list[str]]:
-    """Lines in groups, decoded together; from a terminal, one by one, so that each is answered at once.
-
-    A line that cannot be used is named by its number, after those before it have been answered.
-    """
-    together = 1 if sys.stdin is None or sys.stdin.isatty() else LINES_TOGETHER
-    group: list[str] = []
-    for number, line in enumerate(stdin_lines(), start=1):
-        try:
-            check(line)
-        except InputError as error:
-            yield group
-            raise InputError(f"line {number}: {error.problem}", error.remedy) from error
-        group.append(line)
-        if len(group) == together:
-            yield group
-            group = []
-    if group:
-        yield group
+        _ = model.writer  # refuses where no text is written, so that no option is without effect
+        model = replace(model, decoding=decoding(model.decoding, given))
+    chosen = model.decoding.chosen()
+    if n_best is not None and isinstance(chosen, Beam) and n_best > chosen.size:
+        raise InputError(f"--n-best {n_best} is more than a beam of {chosen.size} holds", f"use --beams {n_best}")
+    return with_seed(model)

@@ -1,6 +1,5 @@
 """`regard size`: parameters, memory and work of a model, counted without building it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.output import to_json
 from regard.errors import InputError, choose
 from regard.files import read_json
 
@@ -40,7 +40,7 @@ def size(
     if what in FAMILIES:
         sizes = {name: size_of(FAMILIES[what].config(name), context) for name in FAMILIES[what].sizes}
         if as_json:
-            typer.echo(json.dumps({name: _record(one) for name, one in sizes.items()}, ensure_ascii=False))
+            typer.echo(to_json({name: _record(one) for name, one in sizes.items()}))
         else:
             typer.echo("\n".join(_overview(sizes)))
         return
@@ -48,7 +48,7 @@ def size(
     found = size_of(asked.config, context or asked.window)
     if as_json:
         vocabulary = {"vocabulary_at_most" if asked.at_most else "vocabulary": asked.config.vocabulary}
-        typer.echo(json.dumps({"name": what, **vocabulary, **_record(found)}, ensure_ascii=False))
+        typer.echo(to_json({"name": what, **vocabulary, **_record(found)}))
     else:
         typer.echo("\n".join(_page(what, found, at_most=asked.at_most)))
 

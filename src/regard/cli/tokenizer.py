@@ -1,6 +1,5 @@
 """`regard tokenizer`: train one, turn text into ids and back, and see how it came to its pieces."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
@@ -9,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.options import Quiet
+from regard.cli.output import to_json
 from regard.errors import InputError, choose
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def train(
         ),
     ] = "bpe",
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("tokenizer.json"),
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Learn a vocabulary from text; the same text gives the same file.
@@ -57,11 +59,11 @@ def train(
     if out.suffix != ".json":
         raise InputError(f"{out} does not look like a tokenizer", "end the name in .json")
     refuse_unwritable(out)
-    trained = api.tokenizer.train(files, size, kind)
+    trained = api.tokenizer.train(files, size, kind, progress=not quiet)
     trained.save(out)
     if as_json:
         record = {"tokenizer": str(out), "kind": kind, "size": trained.size, "tie_rule": trained.rule}
-        typer.echo(json.dumps(record, ensure_ascii=False))
+        typer.echo(to_json(record))
         return
     why = "there is no other character" if kind == "characters" else "no other pair occurs twice"
     less = "" if trained.size == size else f" of {size} asked for, since {why}"
@@ -90,7 +92,7 @@ def encode(
         ids = loaded.encode(line)
         if as_json:
             record = {"text": line, "ids": ids, "tokens": loaded.pieces(ids), "offsets": loaded.offsets(line)}
-            print(json.dumps(record, ensure_ascii=False), flush=True)
+            print(to_json(record), flush=True)
         elif pieces:
             print(" ".join(escape(piece) for piece in loaded.pieces(ids)), flush=True)
         else:
@@ -111,7 +113,7 @@ def decode(
     for line in _given(" ".join(ids) if ids else None):
         numbers = [_number(one) for one in line.replace(",", " ").split()]
         text = loaded.decode(numbers)
-        print(json.dumps({"ids": numbers, "text": text}, ensure_ascii=False) if as_json else text, flush=True)
+        print(to_json({"ids": numbers, "text": text}) if as_json else text, flush=True)
 
 
 @app.command()
@@ -156,7 +158,7 @@ def explain(
     if as_json:
         learnt = {} if found is None else {**asdict(found), "end": found.end, "stopped": found.stopped}
         built = [{**asdict(word), "pieces": word.pieces} for word in words]
-        typer.echo(json.dumps({**learnt, "words": built}, ensure_ascii=False))
+        typer.echo(to_json({**learnt, "words": built}))
         return
     if found is not None:
         _print(chain(corpus_lines(found, reading), [[]] if words else []))
@@ -219,9 +221,9 @@ def _open(path: Path) -> "Tokenizer":
 
 
 def _given(text: str | None) -> Iterator[str]:
-    from regard.cli.run import stdin_lines
+    from regard.cli.stdin import stdin_lines, text_of
 
-    return stdin_lines() if text is None else iter([text])
+    return map(text_of, stdin_lines()) if text is None else iter([text])
 
 
 def _number(text: str) -> int:

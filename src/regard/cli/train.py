@@ -1,11 +1,20 @@
 """`regard train`: a recipe in, a model folder out."""
 
-import json
+from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 import typer
+
+from regard.cli.options import Quiet
+from regard.cli.output import to_json
+
+
+class Track(StrEnum):
+    """What else keeps a run's figures."""
+
+    TENSORBOARD = "tensorboard"
 
 
 def train(
@@ -15,6 +24,8 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The model folder; runs/RECIPE if absent.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last state.")] = False,
+    track: Annotated[Track | None, typer.Option(help="Keep the figures for this as well, in RUN/tensorboard.")] = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object when it is done.")] = False,
 ) -> None:
     """Train a model from a recipe.
@@ -27,17 +38,18 @@ def train(
     from regard import api
     from regard.training.interrupt import listening
     from regard.training.malloc import keep_freed_memory
-    from regard.training.progress import ProgressBar
+    from regard.training.progress import ProgressBar, console
     from regard.training.resume import latest
 
+    changes = [*(changes or []), *([f"training.track={track.value}"] if track else [])]
     keep_freed_memory()
     begun = perf_counter()
     folder = out or Path("runs") / Path(recipe).stem
-    with listening() as interrupt, ProgressBar(folder) as listener:
+    with listening() as interrupt, ProgressBar(folder, console(quiet)) as listener:
         api.train(recipe, folder, changes=changes, resume=resume, listener=listener, interrupt=interrupt)
     if as_json:
         progress = latest(folder)
         record = {"folder": str(folder), "steps": progress.step, f"validation_{progress.metric}": progress.best}
-        typer.echo(json.dumps(record | {"seconds": round(perf_counter() - begun, 1)}, ensure_ascii=False))
+        typer.echo(to_json(record | {"seconds": round(perf_counter() - begun, 1)}))
         return
     typer.echo(f"{folder} holds the model; ask it with: regard run {folder}")

@@ -1,6 +1,5 @@
 """`regard vectors`: train word vectors, ask for neighbours and analogies, turn one format into the other."""
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from regard.cli.options import Quiet
+from regard.cli.output import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +66,7 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda: large batches on a GPU.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train word vectors by Word2Vec.
@@ -74,6 +77,8 @@ def train(
     """
     from regard import api
     from regard.files import refuse_unwritable
+    from regard.text.compiling import announcing
+    from regard.training.progress import console
 
     options: dict[str, str | float | None] = {
         "kind": kind.value,
@@ -85,15 +90,15 @@ def train(
     options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
     plan = api.vectors.Word2VecPlan.model_validate(options)
     refuse_unwritable(out)
-    begun = perf_counter()
-    corpus = api.vectors.read(files, plan, threads, device)
-    typer.echo(f"{corpus.size:,} words, {len(corpus.words):,} of them different", err=True)
-    with Lines() as lines:
+    begun, said = perf_counter(), console(quiet)
+    corpus = api.vectors.read(files, plan, threads, device, progress=not quiet)
+    said.print(f"{corpus.size:,} words, {len(corpus.words):,} of them different", highlight=False)
+    with Lines(said) as lines, announcing(said.print):
         trained = api.vectors.fit(corpus, plan, threads, device, lines)
     api.vectors.save(trained.vectors, out)
     if as_json:
         record = {"vectors": str(out), "words": len(corpus.words), "width": width, "losses": list(trained.losses)}
-        typer.echo(json.dumps(record | {"seconds": round(perf_counter() - begun, 1)}, ensure_ascii=False))
+        typer.echo(to_json(record | {"seconds": round(perf_counter() - begun, 1)}))
         return
     typer.echo(f"{out} holds {len(corpus.words):,} vectors; ask them with: regard vectors neighbours {out} WORD")
 
@@ -185,7 +190,7 @@ def export(
     read = read_vectors(vectors)
     write_vectors(read, out)
     if as_json:
-        typer.echo(json.dumps({"vectors": str(out), "words": len(read), "width": read.width}, ensure_ascii=False))
+        typer.echo(to_json({"vectors": str(out), "words": len(read), "width": read.width}))
         return
     typer.echo(f"{out} holds {len(read):,} vectors of width {read.width}")
 
@@ -193,7 +198,7 @@ def export(
 def _show(question: dict[str, str], found: Sequence["Neighbour"], as_json: bool) -> None:
     if as_json:
         answers = [{"word": one.word, "similarity": round(one.similarity, 6)} for one in found]
-        typer.echo(json.dumps({**question, "neighbours": answers}, ensure_ascii=False))
+        typer.echo(to_json({**question, "neighbours": answers}))
         return
     if not found:
         typer.echo("no other word has a vector", err=True)

@@ -56,13 +56,6 @@ class _Sequence:
             self.done = best.total / len(best.ids) ** strategy.length_penalty <= self.finished[-1].score
 
 
-def search(
-    stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter] = ()
-) -> list[Hypothesis]:
-    """The best finished hypothesis of every sequence."""
-    return [ranked[0] for ranked in search_all(stepper, inputs, strategy, stop, filters)]
-
-
 @torch.no_grad()
 def search_all(
     stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter] = ()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
-from regard.decoding.beam import check_likely, search
+from regard.decoding.beam import check_likely, search_all
 from regard.decoding.filters import Filter, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
@@ -27,17 +27,25 @@ outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listene
 """Called with what every `generate` was given and found: how a capture learns which rows became which text."""
 
 
-@torch.inference_mode()
 def generate(
     stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
 ) -> list[Hypothesis]:
     """The generated ids of every sequence of the batch, without the prompt, with the end where it was reached."""
+    return [ranked[0] for ranked in generate_ranked(stepper, inputs, strategy, stop, filters)]
+
+
+@torch.inference_mode()
+def generate_ranked(
+    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
+) -> list[list[Hypothesis]]:
+    """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen."""
     if isinstance(strategy, Beam):
-        found = search(stepper, inputs, strategy, stop, filters)
+        found = search_all(stepper, inputs, strategy, stop, filters)
     else:
-        found = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop, filters))
+        chosen = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop, filters))
+        found = [[one] for one in chosen]
     for tell in outcome_listeners.get():
-        tell(inputs, found)
+        tell(inputs, [ranked[0] for ranked in found])
     return found
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from regard.errors import InputError
@@ -62,6 +63,25 @@ def labels(seen: Recording, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str
     if layer.endswith("cross"):
         return tuple([*stood[1 : len(tokens)], *chosen] if chosen else stood), tuple(read)
     return tuple(stood), tuple(stood)
+
+
+def special_tokens(
+    seen: Recording, layer: str, tokenizer: Tokenizer
+) -> tuple[Bool[np.ndarray, "rows"], Bool[np.ndarray, "columns"]]:
+    """Which of a layer's rows and columns are special tokens, by their ids; `labels` has their names."""
+    run, index = seen.find(None)
+    if run.inputs is None:
+        raise InputError("the run says nothing of its tokens", "watch `Model.run`, or ask `seen.weights` for numbers")
+    tokens, source = list(run.inputs.tokens.rows()[index]), run.inputs.source
+    read = [] if source is None else list(source.rows()[index])
+    chosen = list(run.outcome[index].ids) if run.outcome is not None else []
+    rows = columns = [*tokens, *chosen[:-1]]
+    if layer.startswith("encoder"):
+        rows = columns = read or rows
+    elif layer.endswith("cross"):
+        rows, columns = [*tokens[1:], *chosen] if chosen else rows, read
+    special = {*tokenizer.special_ids.values()}
+    return np.array([one in special for one in rows]), np.array([one in special for one in columns])
 
 
 def attention_map(seen: Recording, layer: str, tokenizer: Tokenizer, head: int | None = None) -> AttentionMap:

@@ -77,7 +77,8 @@ class Classification(Task[Splits[Pair]]):
             for shares in logits.double().softmax(dim=-1).tolist():
                 ranked = sorted(zip(how.labels, shares, strict=True), key=lambda entry: -entry[1])
                 shown = "  ".join(f"{label} {share:.3f}" for label, share in ranked)
-                answers.append(Answer(dict(ranked), shown, {"output": ranked[0][0], "labels": dict(ranked)}))
+                labels = [{"label": label, "probability": share} for label, share in ranked]
+                answers.append(Answer(_by_label(ranked), shown, {"output": ranked[0][0], "labels": labels}))
         return answers
 
     def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Pair]:
@@ -98,6 +99,14 @@ class Classification(Task[Splits[Pair]]):
         said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
         right = sum(label == pair.target for label, pair in zip(said, pairs, strict=True))
         return {"accuracy": right / len(pairs), "loss": total / count}
+
+
+def _by_label(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Probabilities by label, that of the likeliest class first; what classes of one name have together is its."""
+    found: dict[str, float] = {}
+    for label, share in ranked:
+        found[label] = found.get(label, 0.0) + share
+    return found
 
 
 def _labelling(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> Labelling:

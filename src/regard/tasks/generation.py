@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from regard.data.batching import Inputs
 from regard.data.sentinels import filled
-from regard.decoding.engine import generate, stream
+from regard.decoding.engine import generate_ranked, stream
 from regard.decoding.filters import Filter
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import Stepper
@@ -78,12 +78,29 @@ class Generation(Task[D]):
         self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
     ) -> list[Hypothesis]:
         """What decoding found for every text: ids, score, and the rows they were computed in."""
+        return [ranked[0] for ranked in self.ranked(model, texts, strategy, max_new_tokens)]
+
+    def n_best(
+        self, model: Loaded, texts: Sequence[str], count: int, strategy: Beam, max_new_tokens: int | None
+    ) -> list[list[Answer]]:
+        """The best answers of a beam to each text, at most so many, best first."""
+        if not 1 <= count <= strategy.size:
+            raise InputError(f"a beam of {strategy.size} does not hold {count} answers", f"use 1 to {strategy.size}")
+        found = self.ranked(model, texts, strategy, max_new_tokens)
+        return [
+            [self.answer(model, text, one) for one in best[:count]] for text, best in zip(texts, found, strict=True)
+        ]
+
+    def ranked(
+        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+    ) -> list[list[Hypothesis]]:
+        """All that decoding found for every text, best first: a beam finds several."""
         if not isinstance(strategy, Greedy | Sample | Beam | None):
             raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
         for text in texts:
             self.check(model.recipe, text)
         device = next(model.module.parameters()).device
-        found = []
+        found: list[list[Hypothesis]] = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.prompt(model, texts[first : first + TOGETHER])
             self.warn_of_length(model, inputs)
@@ -91,7 +108,7 @@ class Generation(Task[D]):
             chosen = strategy or model.decoding.chosen()
             chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
             stepper = self.stepper(model)
-            found += generate(stepper, inputs, chosen, *_limits(model, stepper, inputs, max_new_tokens))
+            found += generate_ranked(stepper, inputs, chosen, *_limits(model, stepper, inputs, max_new_tokens))
         return found
 
     def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:

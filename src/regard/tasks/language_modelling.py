@@ -40,6 +40,7 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
 
     name = "language_modelling"
     architectures = ("decoder",)
+    continues = True
     example = TextDocument
 
     def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> NextToken:

@@ -124,6 +124,8 @@ class Task(ABC, Generic[D]):
     """What it is measured on: a named tuple; None where it is not measured."""
     heads: ClassVar[tuple[str, ...]] = ("tokens",)
     """What may stand on top of them."""
+    continues: ClassVar[bool] = False
+    """Whether its answer goes on with the text: to look at the text it is read alone, unless more is asked for."""
     specials: ClassVar[tuple[str, ...]] = ()
     """Special tokens it needs besides those every tokenizer has."""
 

@@ -1,7 +1,9 @@
 """metrics.jsonl: one JSON object per step, never a cut line, never a line beyond the state a run goes on from."""
 
 import json
+import math
 import os
+import sys
 from pathlib import Path
 from types import TracebackType
 
@@ -68,3 +70,19 @@ def rewound(path: Path, step: int) -> list[str]:
             break
         kept.append(line)
     return kept
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The numbers of every whole line of a run's metrics.jsonl."""
+    path = folder / METRICS
+    if not path.is_file():
+        problem = f"{folder} does not exist" if not folder.exists() else f"{folder} has no {METRICS}"
+        raise FileError(problem, "give the folder of a run, such as runs/dates")
+    lines: list[dict[str, float]] = []
+    for line in rewound(path, sys.maxsize):
+        values = json.loads(line).items()
+        numbers = {key: float(value) for key, value in values if isinstance(value, int | float)}
+        lines.append({key: value for key, value in numbers.items() if math.isfinite(value)})
+    if not lines:
+        raise FileError(f"{path} holds no step", "let the run take one, or give another")
+    return lines

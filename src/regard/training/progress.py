@@ -3,7 +3,7 @@
 Everything goes to stderr. In a file or a pipe there is a line for every evaluation and, besides, at most one for every
 twentieth of the run or every five minutes. The loss is the mean over all targets since the line before, and tokens per
 second are the tokens read since then, by the clock on the wall. Reading a corpus and measuring a model have a bar on a
-terminal and nothing elsewhere.
+terminal; elsewhere measuring says nothing, and reading something every ten seconds.
 """
 
 import os
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regard.training.reports import Report
 
 PARTS, SECONDS = 20, 300.0
+READING_SECONDS = 10.0
 
 
 def console(quiet: bool) -> Console:
@@ -178,7 +179,10 @@ class MeasuringBar:
 
 
 class ReadingBar:
-    """How much of some files was read, then that what was read is being learnt from; silent outside a terminal."""
+    """How much of some files was read, then that what was read is being learnt from.
+
+    Outside a terminal there is a line every ten seconds, and none where it takes less.
+    """
 
     def __init__(self, files: Sequence[Path], console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, force_jupyter=False)
@@ -194,6 +198,7 @@ class ReadingBar:
         plain = all(file.suffix != ".gz" and os.path.isfile(file) for file in files)
         self.bytes = sum(file.stat().st_size for file in files) if plain else None
         """Of all files; unknown where they unpack to more."""
+        self.spoke = False
 
     def __enter__(self) -> "ReadingBar":
         self.bar.start()
@@ -209,12 +214,18 @@ class ReadingBar:
         for old in self.bar.task_ids:
             self.bar.remove_task(old)
         task = self.bar.add_task(during, total=self.bytes, state="")
-        length = 0
+        length, spoken = 0, monotonic()
         for text in texts:
             length += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
             self.bar.update(task, completed=length, state=f"{length / 1e6:,.0f} MB")
+            if not self.console.is_terminal and monotonic() - spoken > READING_SECONDS:
+                spoken, self.spoke = monotonic(), True
+                of = f" of {self.bytes / 1e6:,.0f}" if self.bytes else ""
+                self.console.print(f"{during}  {length / 1e6:,.0f}{of} MB", markup=False, highlight=False)
             yield text
         self.bar.update(task, description=after, total=None)
+        if self.spoke:
+            self.console.print(after, markup=False, highlight=False)
 
 
 def validation(report: "Report") -> str:

@@ -1,9 +1,12 @@
-"""Attention weights as figures: one colour scale from 0 to 1, every token named, nothing shown on a screen.
+"""Attention weights as figures: every token named, nothing shown on a screen.
+
+A scale goes from 0 to 1 or, where no weight reaches a half, to the largest: attention that is spread out shows too.
+Heads share one; their mean has its own, which the words above it say where it ends elsewhere.
 
     draw_alignment              one large map, as figure 3 of Bahdanau et al. (2014) draws it
     draw_heads                  all heads of a layer, side by side
     draw_alignment_with_heads   the first at the left, the second at the right: a slide
-    save_figure                 .png or .svg, complete or not at all, the same bytes for the same figure
+    save_figure                 .png, .svg or .pdf, complete or not at all, the same bytes for the same figure
 
 Everything is measured in inches, from the size of one cell, rightwards and downwards from the first corner.
 """
@@ -34,11 +37,12 @@ __all__ = [
     "save_figure",
 ]
 
-PRINTED_FROM = 0.05  # a smaller weight is colour only
+PRINTED_FROM = 0.05  # of the scale; a smaller weight is colour only
 MOST_PRINTED_CELLS = 200
 CAPTION = 0.36  # inches below a panel, for its name
 PANEL_GAP = 0.22
 SMALLEST_PANEL = 0.6
+DIFFUSE_BELOW = 0.5  # where no weight reaches this the scale ends at the largest
 LINEAR_UP_TO = 32  # with more columns a weight is spread so thin that a linear scale would look empty
 
 COLOURS = LinearSegmentedColormap.from_list(
@@ -79,7 +83,7 @@ def draw_alignment(map: AttentionMap, note: str = "") -> Figure:
     with plain_style():
         figure = blank_page()
         width, height = _draw_mean(figure, map, _Cell.fitting(map, within=9.0, largest=0.85))
-        _add_colour_bar(figure, map, left=width + 0.3, height=height)
+        _add_colour_bar(figure, _mean(map)[None], left=width + 0.3, height=height)
         frame(figure, map.title, _heads_in_words(map), note)
         return figure
 
@@ -91,13 +95,13 @@ def draw_heads(map: AttentionMap) -> Figure:
         cell = _Cell.fitting(map, within=2.8, largest=0.42, type_size=11.0)
         grid = _grid(map, cell, wide=1.6)
         width, height = _draw_panels(figure, map, cell, grid, named=True)
-        _add_colour_bar(figure, map, left=width + 0.3, height=height)
+        _add_colour_bar(figure, map.weights, left=width + 0.3, height=height)
         frame(figure, map.title, "", "")
         return figure
 
 
 def draw_alignment_with_heads(map: AttentionMap, note: str = "") -> Figure:
-    """The mean over the heads, large, and beside it the heads it is the mean of, on the same colour scale."""
+    """The mean over the heads, large, and beside it the heads it is the mean of, which share a colour scale."""
     if len(map.weights) == 1:
         return draw_alignment(map, note)
     with plain_style():
@@ -105,19 +109,22 @@ def draw_alignment_with_heads(map: AttentionMap, note: str = "") -> Figure:
         large = _Cell.fitting(map, within=7.0, largest=0.85)
         width, height = _draw_mean(figure, map, large)
         right = _draw_panels_around(figure, map, large, width, height)
-        _add_colour_bar(figure, map, left=right + 0.3, height=height)
-        frame(figure, map.title, _heads_in_words(map), note)
+        _add_colour_bar(figure, map.weights, left=right + 0.3, height=height)
+        end = _end(_scale(_mean(map)))
+        other = f", its darkest cell {end:.2g}; the scale at the right is the heads'"
+        frame(figure, map.title, _heads_in_words(map) + (other if end < _end(_scale(map.weights)) else ""), note)
         return figure
 
 
 def _draw_mean(figure: Figure, map: AttentionMap, cell: _Cell) -> tuple[float, float]:
     """The mean over the heads with its upper left corner at 0, 0; returns its width and height."""
-    mean = map.weights.mean(axis=0, dtype=np.float64)
-    axes = _draw_map(figure, mean, cell, left=0.0, top=0.0)
+    mean = _mean(map)
+    scale = _scale(mean)
+    axes = _draw_map(figure, mean, cell, scale, left=0.0, top=0.0)
     _name_columns(axes, map, cell)
     _name_rows(axes, map, cell)
     if mean.size <= MOST_PRINTED_CELLS and min(cell.width, cell.height) >= 0.4:
-        _print_values(axes, mean, size=min(cell.type_size, 12 * cell.width / 0.6))
+        _print_values(axes, mean, scale, size=min(cell.type_size, 12 * cell.width / 0.6))
     return mean.shape[1] * cell.width, mean.shape[0] * cell.height
 
 
@@ -149,10 +156,11 @@ def _draw_panels(
     across, down = grid
     width, height = len(map.columns) * cell.width, len(map.rows) * cell.height
     pitch = max(width, SMALLEST_PANEL) + PANEL_GAP  # the names below narrow panels need room too
+    scale = _scale(map.weights)
     for head, weights in enumerate(map.weights):
         row, column = divmod(head, across)
         x, y = left + column * pitch, top + row * (height + CAPTION)
-        axes = _draw_map(figure, weights, cell, left=x, top=y)
+        axes = _draw_map(figure, weights, cell, scale, left=x, top=y)
         axes.set_title(f"head {head}", y=0.0, pad=-5.0, va="top", size=10, color=QUIET)
         if named and row == 0:
             _name_columns(axes, map, cell)
@@ -175,12 +183,12 @@ def _grid(map: AttentionMap, cell: _Cell, wide: float) -> tuple[int, int]:
     return across, math.ceil(heads / across)
 
 
-def _draw_map(figure: Figure, weights: NDArray[Any], cell: _Cell, *, left: float, top: float) -> Axes:
+def _draw_map(figure: Figure, weights: NDArray[Any], cell: _Cell, scale: Normalize, *, left: float, top: float) -> Axes:
     """One heat map without words, its upper left corner `top` inches below 0."""
     rows, columns = weights.shape
     width, height = columns * cell.width, rows * cell.height
     axes = figure.add_axes((left, -top - height, width, height))
-    axes.imshow(weights, cmap=COLOURS, norm=_scale(columns), aspect="auto")
+    axes.imshow(weights, cmap=COLOURS, norm=scale, aspect="auto")
     axes.tick_params(which="both", length=0, pad=4, labelsize=cell.type_size, labelcolor=TEXT)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -217,16 +225,18 @@ def _name_rows(axes: Axes, map: AttentionMap, cell: _Cell) -> None:
     axes.set_ylabel(printable(map.rows_axis), size=10, color=QUIET, labelpad=8)
 
 
-def _print_values(axes: Axes, weights: NDArray[Any], size: float) -> None:
+def _print_values(axes: Axes, weights: NDArray[Any], scale: Normalize, size: float) -> None:
     """The numbers in the cells, light on dark and dark on light; the strongest of each row in bold."""
-    colours = COLOURS(_scale(weights.shape[1])(weights))
+    colours = COLOURS(scale(weights))
+    end = _end(scale)
+    digits = 2 if end > 0.1 else 3
     for (row, column), weight in np.ndenumerate(weights):
-        if weight >= PRINTED_FROM:
+        if weight >= PRINTED_FROM * end:
             strongest = column == weights[row].argmax()
             axes.text(
                 column,
                 row,
-                f"{weight:.2f}",
+                f"{weight:.{digits}f}",
                 size=size,
                 weight="bold" if strongest else "normal",
                 color=_readable_on(colours[row, column]),
@@ -242,26 +252,41 @@ def _readable_on(background: NDArray[Any]) -> str:
     return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "black"
 
 
-def _scale(columns: int) -> Normalize:
-    """Weights 0 to 1 as colours; by their square root in a long row, where weights of 0.01 matter."""
-    return Normalize(0.0, 1.0) if columns <= LINEAR_UP_TO else PowerNorm(0.5, 0.0, 1.0)
+def _mean(map: AttentionMap) -> NDArray[Any]:
+    mean: NDArray[Any] = map.weights.mean(axis=0, dtype=np.float64)
+    return mean
 
 
-def _add_colour_bar(figure: Figure, map: AttentionMap, *, left: float, height: float) -> None:
+def _scale(weights: NDArray[Any]) -> Normalize:
+    """Weights as colours, to 1 or to the largest; by their square root in a long row, where weights of 0.01 matter."""
+    most = float(weights.max())
+    end = most if 0 < most < DIFFUSE_BELOW else 1.0
+    return Normalize(0.0, end) if weights.shape[-1] <= LINEAR_UP_TO else PowerNorm(0.5, 0.0, end)
+
+
+def _end(scale: Normalize) -> float:
+    """The largest weight that has a colour of its own."""
+    return float(scale.vmax or 1.0)
+
+
+def _add_colour_bar(figure: Figure, weights: NDArray[Any], *, left: float, height: float) -> None:
     """The scale beside a map of this height; arrow heads for weights beyond 0 or 1 (an approximation's)."""
     height = min(max(height, 2.0), 3.0)
-    scale = _scale(len(map.columns))
-    below, above = bool(map.weights.min() < -1e-3), bool(map.weights.max() > 1 + 1e-3)
+    scale = _scale(weights)
+    below, above = bool(weights.min() < -1e-3), bool(weights.max() > 1 + 1e-3)
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
     axes = figure.add_axes((left, -height, 0.14, height))
     bar = figure.colorbar(ScalarMappable(scale, COLOURS), cax=axes, extend=extend[below, above])
     linear = type(scale) is Normalize
-    bar.set_ticks([0, 0.25, 0.5, 0.75, 1] if linear else [0, 0.05, 0.2, 0.5, 1])
-    bar.ax.yaxis.set_major_formatter("{x:.4g}")
+    ticks = [0, 0.25, 0.5, 0.75, 1] if linear else [0, 0.05, 0.2, 0.5, 1]
+    end = _end(scale)
+    bar.set_ticks([end * tick for tick in ticks])
+    bar.ax.yaxis.set_major_formatter("{x:.4g}" if end == 1 else "{x:.2g}")
     bar.ax.tick_params(length=0, labelsize=9, labelcolor=QUIET)
     bar.outline.set_visible(False)
-    name = "attention weight" if linear else "attention weight\n(square-root scale)"
-    bar.set_label(name, size=10, color=QUIET, labelpad=8)
+    lines = ["attention weight"] if linear else ["attention weight", "(square-root scale)"]
+    lines += [] if end == 1 else [f"(scale ends at the largest, {end:.2g})"]
+    bar.set_label("\n".join(lines), size=10, color=QUIET, labelpad=8)
 
 
 def _heads_in_words(map: AttentionMap) -> str:

@@ -1,8 +1,9 @@
 """The page a figure is drawn on: its style, the words around it, how a token reads, the file it becomes.
 
 Figures are matplotlib objects made without pyplot: no display, no state but their own. Everything is placed
-in inches on a page of one inch by one; `frame` then measures the drawing and cuts the page to fit. A
-character that DejaVu Sans lacks appears as a box naming its script in a PNG and as itself in an SVG.
+in inches on a page of one inch by one; `frame` then measures the drawing and cuts the page to fit. What DejaVu Sans
+lacks `draw_to` takes from other fonts of the machine; what none has is drawn as its code point, but for an SVG, whose
+text stays text.
 """
 
 import io
@@ -11,8 +12,10 @@ import textwrap
 import threading
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib.style
@@ -20,22 +23,36 @@ from matplotlib.figure import Figure
 
 from regard.errors import FileError, InputError
 from regard.files import writing
+from regard.views.fonts import OWN, MissingGlyphs, fonts_for
 
-FORMATS = (".png", ".svg")
+FORMATS = (".png", ".svg", ".pdf")
 LONGEST_LABEL = 24
 TEXT, QUIET, LINE = "#1f2430", "#667085", "#d5d9e2"
 VISIBLE = {" ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "⏎", "\r": "⏎", "\t": "⇥"}
 
 _STYLE = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
     "text.parse_math": False,  # a `$` in a token is a dollar
     "text.color": TEXT,
     "axes.edgecolor": LINE,
     "svg.fonttype": "none",  # text stays text: it can be searched, and the reader's own fonts fill the gaps
     "svg.hashsalt": "regard",
+    "pdf.fonttype": 3,  # outlines: any font can be embedded
 }
+_NO_PDF_DATES = {"CreationDate": None, "Creator": None, "Producer": None}
 _STYLE_LOCK = threading.RLock()  # matplotlib's settings and Python's warning filters are the whole process's
+
+
+@dataclass(frozen=True)
+class _Glyphs:
+    """How characters are drawn: by these families; as code points where none has them. `seen` collects all."""
+
+    families: tuple[str, ...] = (OWN,)
+    absent: frozenset[str] = frozenset()
+    seen: set[str] = field(default_factory=set)
+
+
+_USUAL = _Glyphs()
+_GLYPHS: ContextVar[_Glyphs] = ContextVar("glyphs")
 
 
 def label(token: str) -> str:
@@ -65,14 +82,20 @@ def _visible(character: str) -> str:
     if category == "Zs":
         return "␣"
     if category[0] not in "CZ":
-        return character
+        glyphs = _GLYPHS.get(_USUAL)
+        glyphs.seen.add(character)
+        return f"⟨U+{ord(character):04X}⟩" if character in glyphs.absent else character
     return character.encode("unicode_escape").decode("ascii")
 
 
 @contextmanager
 def plain_style() -> Iterator[None]:
     """matplotlib's defaults and ours, whatever the user set; no warning for a glyph that no font has."""
-    with _STYLE_LOCK, warnings.catch_warnings(), matplotlib.style.context(["default", _STYLE]):
+    with (
+        _STYLE_LOCK,
+        warnings.catch_warnings(),
+        matplotlib.style.context(["default", _STYLE | {"font.family": list(_GLYPHS.get(_USUAL).families)}]),
+    ):
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         yield
 
@@ -109,7 +132,7 @@ def frame(figure: Figure, title: str, subtitle: str, note: str) -> None:
 
 
 def check_format(path: Path) -> str:
-    """`png` or `svg`, by the name's ending; another one is refused before any work is done."""
+    """`png`, `svg` or `pdf`, by the name's ending; another one is refused before any work is done."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
         found = f"{kind!r} is not a known format" if kind else "its name says no format"
@@ -119,8 +142,34 @@ def check_format(path: Path) -> str:
     return kind.removeprefix(".")
 
 
+def draw_to(path: Path, draw: Callable[[], Figure]) -> None:
+    """Draw, with fonts of this machine for what the usual one lacks, and write the file."""
+    kind, glyphs = check_format(path), _Glyphs()
+    figure = _drawn(draw, glyphs)
+    families, absent = fonts_for(glyphs.seen)
+    if len(families) > 1 or absent:
+        figure = _drawn(draw, _Glyphs(families, frozenset() if kind == "svg" else absent))
+    if absent and kind != "svg":
+        some = " ".join(sorted(absent)[:8]) + (" …" if len(absent) > 8 else "")
+        warnings.warn(
+            f"no font on this machine has {some}, drawn as code points; install one, such as Debian's fonts-noto-cjk, "
+            "or draw an .svg or .html",
+            MissingGlyphs,
+            stacklevel=2,
+        )
+    save_figure(figure, path)
+
+
+def _drawn(draw: Callable[[], Figure], glyphs: _Glyphs) -> Figure:
+    before = _GLYPHS.set(glyphs)
+    try:
+        return draw()
+    finally:
+        _GLYPHS.reset(before)
+
+
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a .png or .svg beside its name, flush it, rename it: a crash leaves the old file or the new."""
+    """Write a .png, .svg or .pdf beside its name, flush it, rename it: a crash leaves the old file or the new."""
     content = _rendered(figure, check_format(path))
     with writing(path) as partial:
         partial.write_bytes(content)
@@ -129,7 +178,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 def _rendered(figure: Figure, kind: str) -> bytes:
     """The file's content; without the date and the version that would make two equal figures differ."""
     stream = io.BytesIO()
-    without = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}[kind]
+    without = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": _NO_PDF_DATES}[kind]
     with plain_style():
         figure.savefig(stream, format=kind, dpi=200, metadata=without)
     return stream.getvalue()

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from regard.errors import FileError, InputError
 from regard.files import write_text
 from regard.views.figure import printable
+from regard.views.special import left_out_in_words
 
 KINDS = ("self", "masked self", "cross")
 SUFFIXES = (".html", ".htm")
@@ -61,6 +62,8 @@ class LayerTop:
     index: NDArray[Any]
     weight: NDArray[Any]
     kind: str
+    special_share: float | None = None
+    """Where special tokens are left out: how much of the attention was theirs."""
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -170,14 +173,15 @@ def largest_k(layers: int, heads: int, rows: int, budget: int = 1_800_000) -> in
 
 def shown_in_words(layer: LayerTop) -> str:
     """How much of a layer's attention the page holds, from the weights themselves."""
+    special = "" if layer.special_share is None else " " + left_out_in_words(layer.special_share)
     if layer.largest >= len(layer.columns):
-        return "Every weight is shown."
+        return "Every weight is shown." + special
     sums = layer.weight.sum(axis=2, dtype=np.float64)
     sums = sums[sums > 0]  # a row that may look at nothing has nothing to show
     share = 100 * float(np.minimum(sums, 1).mean()) if sums.size else 100.0
     part = f"{share:.0f}" if share < 99 or share > 99.995 else f"{share:.1f}"
     which = "the largest weight" if layer.largest == 1 else f"the {layer.largest} largest weights"
-    return f"Shown: {which} of each row, on average {part} % of its attention."
+    return f"Shown: {which} of each row, on average {part} % of its attention.{special}"
 
 
 def page_html(page: AttentionPage) -> str:

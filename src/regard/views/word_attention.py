@@ -5,7 +5,7 @@ Pieces are merged into words as elsewhere (`views/words.py`). A weight says what
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from regard.inspection.maps import attention_map
 from regard.text.tokenizer import Tokenizer
 from regard.views.attention import COLOURS
 from regard.views.figure import TEXT, blank_page, frame, label, plain_style
+from regard.views.special import left_out_in_words
 from regard.views.words import is_special, merge_words
 
 CELL, ROW, GAP = 0.5, 0.17, 0.16  # inches
@@ -85,8 +86,17 @@ def gaze_text(found: Gaze) -> str:
     return "\n".join([*lines, f"  {'marks':<{wide}}  {special:>8.3f}"] if special else lines)
 
 
-def draw_gaze(found: Gaze, candidates: Sequence[int] = ()) -> Figure:
+def draw_gaze(found: Gaze, candidates: Sequence[int] = (), special_tokens: bool = True) -> Figure:
     """A strip for each layer, heads down and words across; words of interest are printed bold."""
+    at = [place for place, word in enumerate(found.words) if special_tokens or not is_special(word)]
+    if len(at) == len(found.words):
+        return _drawn(found, candidates, "")
+    words, share = tuple(found.words[place] for place in at), 1 - found.weights[:, :, at].sum(axis=-1).mean()
+    shown = replace(found, words=words, itself=at.index(found.itself), weights=found.weights[:, :, at])
+    return _drawn(shown, [at.index(place) for place in candidates], " " + left_out_in_words(float(share)))
+
+
+def _drawn(found: Gaze, candidates: Sequence[int], more: str) -> Figure:
     with plain_style():
         figure = blank_page()
         layers, heads, words = found.weights.shape
@@ -112,7 +122,7 @@ def draw_gaze(found: Gaze, candidates: Sequence[int] = ()) -> Figure:
             axes.grid(which="minor", axis="x", color="white", linewidth=1.5)
             for spine in axes.spines.values():
                 spine.set_visible(False)
-        note = "Darker is more; the darkest cell is " + f"{float(found.weights.max()):.2f}."
+        note = "Darker is more; the darkest cell is " + f"{float(found.weights.max()):.2f}.{more}"
         frame(
             figure, f"Where “{found.word}” looks", f"the weights of {layers} layers × {heads} heads on every word", note
         )

@@ -17,6 +17,10 @@ const KEYS = {
   text: "Keys: arrows from token to token, Enter pins, Esc lets go.",
 };
 
+function shortNumber(number) {
+  return String(Number(number.toPrecision(2)));
+}
+
 class Page {
   constructor(root, record) {
     this.root = root;
@@ -246,14 +250,16 @@ class Page {
   }
 
   drawScale() {
-    const { linear } = this.matrix;
-    this.find(".scale h2").textContent = linear ? "Attention weight" : "Attention weight (square-root scale)";
+    const { linear, end } = this.matrix;
+    const notes = linear ? [] : ["square-root scale"];
+    if (end < 1) notes.push("the scale ends at the largest, " + shortNumber(end));
+    this.find(".scale h2").textContent = "Attention weight" + (notes.length ? ` (${notes.join("; ")})` : "");
     const lines = !this.views.lines.section.hidden;
     const ramp = [0, 1, 2, 3, 4, 5].map((at) => `var(--ramp-${at})`);
     this.find(".ramp").style.background = `linear-gradient(to right, ${lines ? "transparent, var(--accent)" : ramp.join(", ")})`;
-    const ticks = linear ? [0, 0.25, 0.5, 0.75, 1] : [0, 0.05, 0.2, 0.5, 1];
+    const ticks = (linear ? [0, 0.25, 0.5, 0.75, 1] : [0, 0.05, 0.2, 0.5, 1]).map((tick) => tick * end);
     this.find(".scale ol").replaceChildren(...ticks.map((tick) => {
-      const item = element("li", "", String(tick));
+      const item = element("li", "", shortNumber(tick));
       item.style.left = 100 * this.matrix.strength(tick) + "%";
       return item;
     }));

@@ -2,6 +2,7 @@
 
 const WEIGHT_STEPS = 65535;
 const LINEAR_UP_TO = 32; // with more columns a weight is spread so thin that a linear scale would look empty
+const DIFFUSE_BELOW = 0.5; // where no weight reaches this the scale ends at the largest
 const LONGEST_LABEL = 24;
 const SPECIAL = /^(?:<[^<>\s]+>|\[[A-Z]+\d*\])$/u;
 const BLANK_FIRST = /^[\p{Z}\t\n\v\f\r▁]/u;
@@ -100,11 +101,13 @@ class Matrix {
     this.linear = this.units.column.count <= LINEAR_UP_TO;
     this.collect();
     this.transpose();
+    const most = this.row.weight.reduce((one, other) => Math.max(one, other), 0);
+    this.end = most > 0 && most < DIFFUSE_BELOW ? most : 1; // of the scale
   }
 
   // 0 to 1, for a colour or an opacity.
   strength(weight) {
-    return this.linear ? weight : Math.sqrt(weight);
+    return this.linear ? weight / this.end : Math.sqrt(weight / this.end);
   }
 
   collect() {
