@@ -72,5 +72,7 @@ def test_a_label_the_model_does_not_know_is_named():
 
 
 def test_a_window_with_no_room_for_a_text_is_refused():
-    with pytest.raises(ConfigError, match="a window of 2 tokens has no room for a text between its 2 marks; raise"):
+    with pytest.raises(
+        ConfigError, match="a window of 2 tokens has no room for a text between its 2 special tokens; raise"
+    ):
         Labelling(TOKENIZER, labels=("bad", "good"), window=2).encode(PAIRS)

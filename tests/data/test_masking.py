@@ -117,7 +117,9 @@ def test_measuring_hides_the_same_tokens_every_time():
 
 
 def test_what_cannot_be_masked_is_refused():
-    with pytest.raises(ConfigError, match=r"a window of 2 tokens has no room beside 2 marks; use data.window=3"):
+    with pytest.raises(
+        ConfigError, match=r"a window of 2 tokens has no room beside 2 special tokens; use data.window=3"
+    ):
         Masking(KINDS["bytes"], 2)
     bare = Tokenizer.train(TEXTS, 271)
     with pytest.raises(InputError, match="this tokenizer has no <mask>"):

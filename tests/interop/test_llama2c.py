@@ -49,7 +49,7 @@ def load(path: Path) -> Transformer:
 def continued(model: Path, tokens: Path, count: int) -> str:
     module = load(model)
     tokenizer = read_llama2c_tokenizer(tokens, module.config.vocabulary)
-    ids, _ = tokenizer.framed(tokenizer.encode("Once upon a time"))
+    ids, _ = tokenizer.apply_template(tokenizer.encode("Once upon a time"))
     (found,) = generate(module, Inputs(Padded.of([ids])), Greedy(), Stop(tokenizer.bos_id, count))
     return tokenizer.decode([*ids, *found.ids])
 
@@ -283,12 +283,12 @@ def test_the_pair_with_the_highest_score_is_joined_first(tmp_path):
         assert joined(*stored(path), "abc") == tokenizer.encode("abc")
 
 
-def test_the_marks_are_llamas(tmp_path):
+def test_the_special_tokens_are_llamas(tmp_path):
     path = tmp_path / "tokenizer.bin"
     path.write_bytes(made_tokenizer(LETTERS))
     tokenizer = read_llama2c_tokenizer(path, 263)
-    assert tokenizer.marks == SpecialTokens(bos=1, eos=2, unk=0)
-    assert tokenizer.framed([260], [261]) == ([1, 260, 1, 261], [0, 0, 1, 1])
+    assert tokenizer.special_tokens == SpecialTokens(bos=1, eos=2, unk=0)
+    assert tokenizer.apply_template([260], [261]) == ([1, 260, 1, 261], [0, 0, 1, 1])
     assert tokenizer.size == 263
 
 

@@ -119,7 +119,7 @@ def our_rows(model: regard.Model) -> list[list[int]]:
     """What the model reads of each text, marks included."""
     encoded = model.tokenizer.encode_batch(TEXTS)
     if model.task.name in ("masked", "classification", "question_answering"):
-        return [model.tokenizer.framed(ids)[0] for ids in encoded]
+        return [model.tokenizer.apply_template(ids)[0] for ids in encoded]
     inputs = model.writer.prompt(model, TEXTS)
     read = inputs.tokens if inputs.source is None else inputs.source
     return [row[real].tolist() for row, real in zip(read.ids, read.real, strict=True)]
@@ -168,7 +168,9 @@ def test_their_tokenizer_reads_what_is_hidden_as_ours_does(written):
         assert again.writer.prompt(again, hidden(model)).source.rows() == found
     elif model.task.name == "masked":
         name = model.tokenizer.token_text(model.tokenizer.mask_id)
-        found = [model.tokenizer.framed(model.tokenizer.encode_marked(text, [name]))[0] for text in hidden(model)]
+        found = [
+            model.tokenizer.apply_template(model.tokenizer.encode_naming(text, [name]))[0] for text in hidden(model)
+        ]
     else:
         return
     assert theirs.tokenizer(hidden(model))["input_ids"] == found

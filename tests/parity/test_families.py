@@ -13,7 +13,7 @@ from rounding import assert_close
 transformers = pytest.importorskip("transformers")
 
 from regard.data.batching import Inputs, Padded  # noqa: E402
-from regard.interop.huggingface import family_of, fitting_family, read_marks, read_model, write_model  # noqa: E402
+from regard.interop.huggingface import family_of, fitting_family, read_model, read_special_token_ids, write_model  # noqa: E402
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 NAMES = list(PEERS)
@@ -72,7 +72,7 @@ def test_segments_are_told_apart_as_theirs_are(tmp_path):
 @torch.no_grad()
 def test_what_we_write_is_what_they_load_and_give_the_same_with(pair, tmp_path):
     peer, theirs, folder, ours = pair
-    write_model(tmp_path, ours, family_of(folder), read_marks(folder))
+    write_model(tmp_path, ours, family_of(folder), read_special_token_ids(folder))
     again = getattr(transformers, peer.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
     for side in ("right", "left"):
         wanted, _ = outputs(peer, theirs, side)
@@ -83,7 +83,7 @@ def test_what_we_write_is_what_they_load_and_give_the_same_with(pair, tmp_path):
 def test_a_round_trip_gives_the_same_model(pair, tmp_path):
     _, _, folder, ours = pair
     family = family_of(folder)
-    write_model(tmp_path, ours, family, read_marks(folder))
+    write_model(tmp_path, ours, family, read_special_token_ids(folder))
     again = read_model(tmp_path)
     assert again.config.settled() == ours.config.settled()
     mine, other = ours.state_dict(), again.state_dict()
@@ -94,7 +94,7 @@ def test_a_round_trip_gives_the_same_model(pair, tmp_path):
 
 def test_every_tensor_of_theirs_comes_back_but_for_rows_that_are_never_read(pair, tmp_path):
     peer, _, folder, ours = pair
-    write_model(tmp_path, ours, family_of(folder), read_marks(folder))
+    write_model(tmp_path, ours, family_of(folder), read_special_token_ids(folder))
     before, after = load_file(folder / "model.safetensors"), load_file(tmp_path / "model.safetensors")
     kept = {
         name

@@ -232,7 +232,11 @@ def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(fold
             {"model": {"segments": 1}},
             "segments = 1 cannot tell a question .* use model.segments=2, or 0",
         ),
-        ("classification", {"data": {"window": 2}}, "a window of 2 tokens has no room for a text between its 2 marks"),
+        (
+            "classification",
+            {"data": {"window": 2}},
+            "a window of 2 tokens has no room for a text between its 2 special tokens",
+        ),
         (
             "question_answering",
             {"model": {"head": "tokens"}},

@@ -41,7 +41,7 @@ def test_such_bytes_are_no_special_tokens_and_a_copy_knows_it() -> None:
     assert SPECIAL.special_ids.keys() == {"<unk>", "<s>", "</s>"}
     again = PretrainedTokenizer.from_json(SPECIAL.to_json())
     assert again.decode(SPECIAL.encode("a\nb")) == "a\nb"
-    assert SPECIAL.encode_marked("a\n</s><0x0A>", ["</s>"]) == [
+    assert SPECIAL.encode_naming("a\n</s><0x0A>", ["</s>"]) == [
         *SPECIAL.encode("a\n"),
         SPECIAL.eos_id,
         *SPECIAL.encode("<0x0A>"),

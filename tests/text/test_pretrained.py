@@ -54,24 +54,24 @@ def test_ids_have_the_same_text(ours, theirs):
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
 
 
-def test_a_text_has_the_same_marks_round_it(ours, theirs):
+def test_a_text_has_the_same_special_tokens_round_it(ours, theirs):
     for text in ASKED:
         expected = theirs(text, padding=False, truncation=False, return_token_type_ids=True)
-        assert ours.framed(ours.encode(text)) == (expected["input_ids"], expected["token_type_ids"])
+        assert ours.apply_template(ours.encode(text)) == (expected["input_ids"], expected["token_type_ids"])
     assert ours.added() == theirs.num_special_tokens_to_add()
 
 
-def test_two_texts_have_the_same_marks_round_them(ours, theirs):
+def test_two_texts_have_the_same_special_tokens_round_them(ours, theirs):
     for first, second in zip(ASKED, reversed([text for text in ASKED if text]), strict=False):
         expected = theirs(first, second, padding=False, truncation=False, return_token_type_ids=True)
-        found = ours.framed(ours.encode(first), ours.encode(second))
+        found = ours.apply_template(ours.encode(first), ours.encode(second))
         assert found == (expected["input_ids"], expected["token_type_ids"])
     assert ours.added(pair=True) == theirs.num_special_tokens_to_add(pair=True)
 
 
 def test_roles_have_the_same_ids(ours, theirs):
     for role in ("pad", "bos", "eos", "unk", "mask", "cls", "sep"):
-        assert getattr(ours.marks, role) == getattr(theirs, f"{role}_token_id")
+        assert getattr(ours.special_tokens, role) == getattr(theirs, f"{role}_token_id")
     assert ours.size == len(theirs)
 
 
@@ -81,8 +81,8 @@ def test_what_it_writes_is_read_by_both_as_the_same(ours, theirs, tmp_path):
     other = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
     for text in ASKED:
         assert again.encode(text) == plain(other, text) == plain(theirs, text)
-        assert again.framed(ours.encode(text))[0] == other(text, padding=False, truncation=False)["input_ids"]
-    assert again.marks == ours.marks
+        assert again.apply_template(ours.encode(text))[0] == other(text, padding=False, truncation=False)["input_ids"]
+    assert again.special_tokens == ours.special_tokens
     assert again == ours
 
 
@@ -90,7 +90,7 @@ def test_what_it_writes_is_read_by_both_as_the_same(ours, theirs, tmp_path):
 
 
 def test_a_text_never_spells_a_special_token(ours):
-    named = set(ours.special_ids.values()) - ({ours.marks.unk} - {ours.marks.eos})
+    named = set(ours.special_ids.values()) - ({ours.special_tokens.unk} - {ours.special_tokens.eos})
     assert named
     for name in ours.special_ids:
         for text in (name, f"a{name}b", f" {name} the {name}"):
@@ -169,7 +169,7 @@ def test_offsets_point_into_the_text(ours):
 def test_it_travels_to_another_process(ours):
     again = pickle.loads(pickle.dumps(ours))
     assert again.encode(ASKED[0]) == ours.encode(ASKED[0])
-    assert again.marks == ours.marks
+    assert again.special_tokens == ours.special_tokens
 
 
 def test_special_tokens_can_be_added(ours):
@@ -177,7 +177,7 @@ def test_special_tokens_can_be_added(ours):
     assert more.size == ours.size + 1
     assert more.special_ids["<extra>"] == ours.size
     assert ours.size not in more.encode("<extra>")
-    assert more.marks == ours.marks
+    assert more.special_tokens == ours.special_tokens
 
 
 def test_an_id_outside_the_vocabulary_is_refused(ours):
@@ -197,11 +197,11 @@ def rewritten(folder: Path, name: str, values: dict) -> None:
 def test_ids_in_the_config_win(tmp_path):
     folder = write("byte-fallback", tmp_path)
     rewritten(folder, "config.json", {"eos_token_id": [7, 11], "pad_token_id": -1, "bos_token_id": None})
-    marks = open_pretrained(folder).marks
-    assert (marks.eos, marks.pad, marks.bos) == (7, None, 1)
+    special_tokens = open_pretrained(folder).special_tokens
+    assert (special_tokens.eos, special_tokens.pad, special_tokens.bos) == (7, None, 1)
     rewritten(folder, "config.json", {"eos_token_id": [7, 2], "pad_token_id": 13})
-    marks = open_pretrained(folder).marks
-    assert (marks.eos, marks.pad, marks.bos) == (2, 13, 1)
+    special_tokens = open_pretrained(folder).special_tokens
+    assert (special_tokens.eos, special_tokens.pad, special_tokens.bos) == (2, 13, 1)
 
 
 def test_what_is_missing_is_said_and_the_end_fills(tmp_path):
@@ -211,9 +211,9 @@ def test_what_is_missing_is_said_and_the_end_fills(tmp_path):
         _ = tokenizer.mask_id
 
 
-def test_an_encoders_first_and_last_marks_begin_and_end(tmp_path):
+def test_an_encoders_first_and_last_special_tokens_begin_and_end(tmp_path):
     tokenizer = open_pretrained(write("wordpiece", tmp_path))
-    assert (tokenizer.bos_id, tokenizer.eos_id) == (tokenizer.marks.cls, tokenizer.marks.sep)
+    assert (tokenizer.bos_id, tokenizer.eos_id) == (tokenizer.special_tokens.cls, tokenizer.special_tokens.sep)
 
 
 @pytest.mark.parametrize("begin", [True, False])
@@ -221,23 +221,23 @@ def test_the_tokenizer_itself_says_how_a_text_is_framed(tmp_path, begin):
     folder = write("byte-fallback", tmp_path)
     rewritten(folder, "tokenizer_config.json", {"add_bos_token": begin, "add_eos_token": True})
     ours, theirs = open_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
-    assert ours.framed(ours.encode("the roses"))[0] == theirs("the roses")["input_ids"]
+    assert ours.apply_template(ours.encode("the roses"))[0] == theirs("the roses")["input_ids"]
 
 
 def test_older_folders_name_roles_in_a_file_of_their_own(tmp_path):
     folder = write("unigram", tmp_path)
-    expected = open_pretrained(folder).marks
+    expected = open_pretrained(folder).special_tokens
     (folder / "tokenizer_config.json").unlink()
     roles = {"eos_token": {"content": "</s>", "lstrip": False}, "pad_token": "<pad>", "unk_token": "<unk>"}
     rewritten(folder, "special_tokens_map.json", roles)
-    assert open_pretrained(folder).marks == expected
+    assert open_pretrained(folder).special_tokens == expected
 
 
 def test_where_nothing_is_named_customary_names_are_known(tmp_path):
     folder = write("wordpiece", tmp_path)
-    expected = open_pretrained(folder).marks
+    expected = open_pretrained(folder).special_tokens
     (folder / "tokenizer_config.json").unlink()
-    assert open_pretrained(folder).marks == expected
+    assert open_pretrained(folder).special_tokens == expected
 
 
 def test_a_role_makes_a_token_special(tmp_path):
@@ -285,8 +285,8 @@ def test_gpt2s_two_files_are_read(tmp_path):
         (tmp_path / name).symlink_to(GPT2 / name)
     ours = open_pretrained(tmp_path)
     assert ours.encode("hello world") == [31373, 995]  # from tiktoken's documentation
-    assert ours.marks == SpecialTokens(bos=50256, eos=50256)
-    assert ours.framed([31373, 995]) == ([31373, 995], [0, 0])
+    assert ours.special_tokens == SpecialTokens(bos=50256, eos=50256)
+    assert ours.apply_template([31373, 995]) == ([31373, 995], [0, 0])
     assert ours._fast is not None
 
 
@@ -299,5 +299,5 @@ def test_robertas_two_files_are_framed_as_its_tokenizer_json_is(tmp_path):
     (two / "merges.txt").write_text("\n".join(" ".join(pair) for pair in record["merges"]))
     rewritten(two, "config.json", {"model_type": "roberta"})
     found = open_pretrained(two)
-    assert found.framed([5, 7], [11]) == whole.framed([5, 7], [11]) == ([0, 5, 7, 2, 2, 11, 2], [0] * 7)
+    assert found.apply_template([5, 7], [11]) == whole.apply_template([5, 7], [11]) == ([0, 5, 7, 2, 2, 11, 2], [0] * 7)
     assert found.encode("a</s>b") == whole.encode("a</s>b")

@@ -170,7 +170,7 @@ def test_half_a_surrogate_pair_is_refused_wherever_text_comes_in() -> None:
         with pytest.raises(InputError, match=r"character 2 \(U\+D83D\)"):
             use(broken)
     with pytest.raises(InputError, match=r"character 6 \(U\+D83D\)"):
-        TOKENIZER.encode_marked(f"<a> {broken}", ["<a>"])  # counted from the text's beginning, not from the mark
+        TOKENIZER.encode_naming(f"<a> {broken}", ["<a>"])  # counted from the text's beginning, not from the mark
     with pytest.raises(InputError, match="surrogate"):
         Tokenizer.train([broken], 300)
 

@@ -86,7 +86,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def regard(case: Case, precision: str) -> Task:
-    """Our decoding."""
+    """Regard's decoding."""
     model = _our_model(case.size, precision)
     sources = case.sources()
     read = Padded(sources, torch.full((case.batch,), case.source_tokens), ragged=False)

@@ -1,7 +1,7 @@
 """Forward passes and training steps of published sizes: Regard and transformers, the same model with random weights.
 
-Theirs is built from the config.json that `regard convert` would write, so both sides are one model. A forward pass is
-without gradients, in evaluation; a training step is forward, cross-entropy, backward, clipping and fused AdamW.
+transformers' is built from the config.json that `regard convert` would write, so both sides are one model. A forward
+pass is without gradients, in evaluation; a training step is forward, cross-entropy, backward, clipping and fused AdamW.
 """
 
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def regard(case: Case, precision: str) -> Task:
-    """Ours."""
+    """Regard's."""
     torch.manual_seed(0)
     model = Transformer(case.config)
     read, predicted = (Padded(ids, torch.full((case.batch,), case.tokens), ragged=False) for ids in case.ids())
@@ -90,7 +90,7 @@ def regard(case: Case, precision: str) -> Task:
 
 
 def transformers(case: Case, precision: str) -> Task:
-    """Theirs, as its users call it."""
+    """transformers', as its users call it."""
     import transformers as peer
 
     torch.manual_seed(0)

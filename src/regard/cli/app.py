@@ -61,7 +61,7 @@ app.command(name="list")(listing.list_names)
 
 
 def main() -> None:
-    """Run a verb; turn every error of ours into a sentence and an exit code."""
+    """Run a verb; turn every error of Regard's into a sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a letter is no error
@@ -83,7 +83,7 @@ def main() -> None:
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+    except BrokenPipeError:  # the reader of the output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`regard convert`: other people's models as ours, ours as other people's."""
+"""`regard convert`: other libraries' models as Regard's, Regard's as Hugging Face's."""
 
 from enum import StrEnum
 from pathlib import Path

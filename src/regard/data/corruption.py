@@ -5,7 +5,7 @@
 
 15 % of a window's tokens are cut out, in spans of 3 on average: both counts are exact, where they fall is random, and
 is a function of the window's key (see windows.py). Spans never touch, and may stand at either end. Each side ends with
-`<eos>`, which stands nowhere else: texts follow each other without a mark. No target ends with one more sentinel, as
+`<eos>`, which stands nowhere else: texts follow each other without one. No target ends with one more sentinel, as
 the paper's do and those of T5's own code do not: `<eos>` ends the last span.
 """
 
@@ -36,7 +36,7 @@ class SpanCorruption:
         cut, spans = span_counts(self.stride)
         if not cut:
             raise ConfigError(
-                f"a window of {self.window} tokens has room for {max(self.stride, 0)} beside the end mark, "
+                f"a window of {self.window} tokens has room for {max(self.stride, 0)} beside <eos>, "
                 "and nothing can be cut out of fewer than 2",
                 "use data.window=3 or more",
             )
@@ -48,7 +48,7 @@ class SpanCorruption:
 
     @property
     def stride(self) -> int:
-        """The tokens of a window that are text; one place is for the end mark."""
+        """The tokens of a window that are text; one place is for <eos>."""
         return self.window - 1
 
     @property

@@ -67,17 +67,18 @@ class Labelling(Objective):
         return [Example(ids, [place]) for ids, place in zip(rows, places, strict=True)]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts with their marks."""
+        """The ids of texts with their special tokens."""
         room = self.window - self.tokenizer.added()
         if room < 1:
             raise ConfigError(
-                f"a window of {self.window} tokens has no room for a text between its {self.tokenizer.added()} marks",
+                f"a window of {self.window} tokens has no room for a text between its {self.tokenizer.added()} "
+                "special tokens",
                 "raise data.window",
             )
-        return [self.tokenizer.framed(ids[:room])[0] for ids in super().sources(texts)]
+        return [self.tokenizer.apply_template(ids[:room])[0] for ids in super().sources(texts)]
 
     def cost(self, example: Example) -> int:
-        """The text with its marks."""
+        """The text with its special tokens."""
         return len(example.source)
 
     def batch(self, examples: Sequence[Example]) -> Batch:

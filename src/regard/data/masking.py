@@ -25,7 +25,7 @@ MASKED, REPLACED = 0.8, 0.1
 
 @dataclass(frozen=True, eq=False)
 class Masking:
-    """Windows of a stream between the marks of an encoder's text, some of their tokens hidden."""
+    """Windows of a stream between the special tokens of an encoder's text, some of their tokens hidden."""
 
     tokenizer: Tokenizer
     window: int
@@ -33,7 +33,7 @@ class Masking:
     def __post_init__(self) -> None:
         if self.stride < 1:
             raise ConfigError(
-                f"a window of {self.window} tokens has no room beside {self.tokenizer.added()} marks",
+                f"a window of {self.window} tokens has no room beside {self.tokenizer.added()} special tokens",
                 f"use data.window={self.tokenizer.added() + 1} or more",
             )
 
@@ -49,14 +49,14 @@ class Masking:
 
     @property
     def places(self) -> int:
-        """Text and marks."""
+        """Text and special tokens."""
         return self.window
 
     def batch(self, windows: Sequence[TokenWindow]) -> Batch:
         """Windows with some tokens hidden, and what those were."""
         pairs = [self.hidden(stretch.ids, stretch.draws()) for stretch in windows]
-        rows = [self.tokenizer.framed(read.tolist())[0] for read, _ in pairs]
-        before = self.tokenizer.framed([-1])[0].index(-1)
+        rows = [self.tokenizer.apply_template(read.tolist())[0] for read, _ in pairs]
+        before = self.tokenizer.apply_template([-1])[0].index(-1)
         targets = [[IGNORED] * before + [int(one) for one in wanted] for _, wanted in pairs]
         filled = [[*row, *[IGNORED] * (len(ids) - len(row))] for row, ids in zip(targets, rows, strict=True)]
         return Batch(

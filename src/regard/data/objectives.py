@@ -45,7 +45,7 @@ class Objective(ABC):
 
     @abstractmethod
     def cost(self, example: Example) -> int:
-        """How many columns the example fills, with its marks; what batches are measured in."""
+        """How many columns the example fills, with its special tokens; what batches are measured in."""
 
     @abstractmethod
     def batch(self, examples: Sequence[Example]) -> Batch:

@@ -115,15 +115,15 @@ class SpanFinding(Objective):
         here: slice,
         answer: tuple[int, int] | None,
     ) -> SpanExample:
-        ids, segments = self.tokenizer.framed(question, passage[here])
-        first = self.tokenizer.framed(question, [-1])[0].index(-1)
+        ids, segments = self.tokenizer.apply_template(question, passage[here])
+        first = self.tokenizer.apply_template(question, [-1])[0].index(-1)
         target = [0, 0]
         if answer is not None and here.start <= answer[0] and answer[1] < here.stop:
             target = [first + answer[0] - here.start, first + answer[1] - here.start]
         return SpanExample(ids, target, segments, first, offsets[here])
 
     def cost(self, example: Example) -> int:
-        """Question, passage and marks."""
+        """Question, passage and special tokens."""
         return len(example.source)
 
     def batch(self, examples: Sequence[Example]) -> Batch:

@@ -26,7 +26,7 @@ def with_gaps(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
         return rows
     held = [gaps(text, tokenizer) for text in texts]
     return [
-        tokenizer.encode_marked(text, SENTINELS) if names else row
+        tokenizer.encode_naming(text, SENTINELS) if names else row
         for text, names, row in zip(texts, held, rows, strict=True)
     ]
 

@@ -39,7 +39,7 @@ class TokenStream:
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: Tokenizer, *, begin: bool, end: bool = True) -> "TokenStream":
-        """These texts, each with the mark that begins texts before it and the one that ends them after it, if asked."""
+        """These texts, each between the special tokens that begin and end texts, as far as these are asked for."""
         before, after = [tokenizer.bos_id] if begin else [], [tokenizer.eos_id] if end else []
         parts, lengths = [], []
         for first in range(0, len(texts), TOGETHER):

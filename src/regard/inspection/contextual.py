@@ -160,7 +160,7 @@ class _Reading:
 
     @classmethod
     def of(cls, module: Transformer, tokenizer: Tokenizer, sentence: str, spans: Sequence[Span]) -> "_Reading":
-        """An encoder reads marks around the text as it does when it is trained; a decoder's come after it."""
+        """An encoder reads special tokens around the text as it does when it is trained; a decoder's come after it."""
         ids, offsets = tokenizer.encode(sentence), tokenizer.offsets(sentence)
         begin, end = spans[-1]
         inside = [at for at, (start, stop) in enumerate(offsets) if start < end and stop > begin]
@@ -170,7 +170,7 @@ class _Reading:
         starts = [at for at in starts if at not in inside[1:]]
         names = [sentence[offsets[at][0] : offsets[stop - 1][1]].strip() for at, stop in pairwise([*starts, len(ids)])]
         names = [name or tokenizer.token_text(ids[at]) for name, at in zip(names, starts, strict=True)]
-        before, after = _marks(module, tokenizer)
+        before, after = _special_tokens(module, tokenizer)
         words = [*tokenizer.pieces(before), *names, *tokenizer.pieces(after)]
         word_of = np.searchsorted(starts, range(len(ids)), side="right") - 1 + len(before)
         tail = range(len(before) + len(names), len(words))
@@ -191,7 +191,7 @@ def _one_word(text: str, left: Span, right: Span) -> bool:
     return right[0] < left[1] or (right[0] == left[1] and (blank or _joins(text, right[0])))
 
 
-def _marks(module: Transformer, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def _special_tokens(module: Transformer, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The special tokens before and after a text."""
     kind = module.config.architecture
     return [tokenizer.bos_id] if kind == "encoder" else [], [tokenizer.eos_id] if kind != "decoder" else []

@@ -41,7 +41,7 @@ SILENT: dict[str, tuple[Any, ...]] = {
     "token_healing": (False,),
     "watermarking_config": (),
 }
-"""Their keys that change what is written, and the values besides null that change nothing."""
+"""Keys that change what is written, and the values besides null that change nothing."""
 SILENT_OF_BEAMS = {"early_stopping": (False,), "diversity_penalty": (0,)}
 SILENT_OF_SAMPLING = {
     "min_p": (0,),
@@ -56,7 +56,7 @@ DEFAULT_TOP_K = 50
 
 
 def read_generation_config(folder: Path, config: TransformerConfig, end: int | None) -> DecodingTable:
-    """How the model in a folder of theirs answers; `end` is what ends texts for its tokenizer, if anything."""
+    """How the model in Hugging Face's folder answers; `end` is what ends texts for its tokenizer, if anything."""
     path = _file(folder)
     said = read_json(path, "copy it again")
     try:
@@ -80,7 +80,7 @@ def read_start(folder: Path) -> int | None:
 
 
 def to_generation_config(table: DecodingTable, ids: Mapping[str, int | None]) -> dict[str, object]:
-    """The [decoding] table in their words, with the ids of special tokens."""
+    """The [decoding] table in Hugging Face's words, with the ids of special tokens."""
     given: dict[str, object] = {**ids, "do_sample": table.strategy == "sample", "max_new_tokens": table.max_new_tokens}
     for key in ("temperature", "top_p"):
         if getattr(table, key) is not None:
@@ -120,7 +120,7 @@ def _strategy(said: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{key} = {str(value)[:60]} is not known here", f"take {key} out to load it without")
     if sampling:
         kept = {key: said.get(key) for key in ("temperature", "top_k", "top_p")}
-        kept["top_k"] = (DEFAULT_TOP_K if kept["top_k"] is None else kept["top_k"]) or None  # 0 is theirs for all
+        kept["top_k"] = (DEFAULT_TOP_K if kept["top_k"] is None else kept["top_k"]) or None  # 0 is all of them
         return {"strategy": "sample", **kept}
     return {"strategy": "beam", "beams": beams, "length_penalty": said.get("length_penalty")} if many else {}
 
@@ -170,7 +170,7 @@ def _one(said: Mapping[str, Any], key: str) -> int | None:
 
 
 def _several(said: Mapping[str, Any], key: str) -> list[int]:
-    """One id or a list of them, each once, in their order; null and a lone −1 are none."""
+    """One id or a list of them, each once, in order; null and a lone −1 are none."""
     value = said.get(key)
     ids = [] if value in (None, -1) else value if isinstance(value, list) else [value]
     if not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in ids):

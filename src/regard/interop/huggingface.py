@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from regard.errors import ConfigError, FileError, choose
+from regard.errors import ConfigError, FileError
 from regard.files import read_json, write_json
-from regard.interop.names import PLAIN, Reading, hf_tensors
+from regard.interop.names import PLAIN, WeightReader, hf_tensors
 from regard.interop.tensors import opened
 from regard.models.checkpoint import CONFIG, MODEL_TYPE, WEIGHTS, save_tensors
 from regard.models.config import TransformerConfig
@@ -22,12 +22,22 @@ from regard.models.families import FAMILIES
 from regard.models.families.family import Family
 from regard.models.transformer import Transformer
 
-NO_MARKS: Mapping[str, int | None] = MappingProxyType({})
+NO_IDS: Mapping[str, int | None] = MappingProxyType({})
+KIN: Mapping[str, tuple[str, ...]] = {
+    "bert": ("distilbert", "electra", "albert", "mobilebert", "modernbert", "deberta", "deberta-v2", "mpnet", "ernie"),
+    "roberta": ("xlm-roberta", "camembert", "longformer", "xlm", "flaubert", "roformer", "data2vec-text", "xmod"),
+    "gpt2": ("openai-gpt", "gpt_neo", "gptj", "gpt_neox", "gpt_bigcode", "opt", "bloom", "codegen", "falcon", "mpt"),
+    "llama": ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi", "phi3", "olmo")
+    + ("olmo2", "stablelm", "starcoder2", "cohere", "granite", "smollm3", "deepseek_v3", "llama4", "internlm2"),
+    "marian": ("bart", "mbart", "pegasus", "m2m_100", "blenderbot", "blenderbot-small", "fsmt", "led", "nllb-moe"),
+    "t5": ("mt5", "umt5", "longt5", "switch_transformers", "byt5", "t5gemma", "udop"),
+}
+"""Families that are read, and others that are built much like them."""
 _REMEDY = "give the folder of a trained model, with config.json and model.safetensors"
 
 
 def is_huggingface(folder: Path) -> bool:
-    """Whether a folder has a config.json that is not ours."""
+    """Whether a folder has a config.json that is not Regard's."""
     return os.path.isdir(folder) and _config(folder).get("model_type") != MODEL_TYPE
 
 
@@ -38,20 +48,23 @@ def family_of(folder: Path) -> Family:
     if kind is None:
         raise FileError(f"{folder / CONFIG} does not say its model_type", _REMEDY)
     if not isinstance(kind, str) or kind not in known:
-        raise FileError(f"{folder / CONFIG} describes a {kind!r} model", choose(str(kind), [MODEL_TYPE, *known]))
+        read = f"this version reads {', '.join(sorted(known))}"
+        kin = next((names for names, kinds in KIN.items() if kind in kinds), None)
+        remedy = f"take a {kin} model, which is built much like it: {read}" if kin else read
+        raise FileError(f"{folder / CONFIG} says model_type = {kind!r}, a family that is not known here", remedy)
     return known[kind]
 
 
 def read_model(folder: Path) -> Transformer:
-    """The model in a folder of theirs, on the CPU, in evaluation mode."""
+    """The model in Hugging Face's folder, on the CPU, in evaluation mode."""
     family = family_of(folder)
-    with opened(folder) as theirs:
-        config = read_config(folder, theirs.places)
+    with opened(folder) as tensors:
+        config = read_config(folder, tensors.places)
         with torch.device("meta"):
             model = Transformer(config)
         shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-        reading = Reading(family, family.names(config), theirs, str(folder))
-        for name, tensor in reading.tensors(shapes):
+        reader = WeightReader(family, family.names(config), tensors, str(folder))
+        for name, tensor in reader.tensors(shapes):
             owner = model.get_submodule(name.rpartition(".")[0])
             owner._parameters[name.rpartition(".")[2]] = torch.nn.Parameter(tensor)
     if len({one.dtype for one in model.parameters()}) > 1:
@@ -61,8 +74,8 @@ def read_model(folder: Path) -> Transformer:
 
 def _precision(folder: Path) -> torch.dtype | None:
     """Of weights whose kinds differ, the one kind that config.json wants them in."""
-    theirs = _config(folder)
-    wanted = theirs.get("dtype", theirs.get("torch_dtype"))
+    hf = _config(folder)
+    wanted = hf.get("dtype", hf.get("torch_dtype"))
     return next((kind for kind in PLAIN if str(kind) == f"torch.{wanted}"), None)
 
 
@@ -75,18 +88,18 @@ def read_config(folder: Path, names: Iterable[str] = ()) -> TransformerConfig:
         raise FileError(f"{folder / CONFIG} cannot be used: {error.problem}", error.remedy) from error
 
 
-def write_model(folder: Path, model: Transformer, family: Family, marks: Mapping[str, int | None] = NO_MARKS) -> None:
-    """The model as a folder of theirs; `marks` are the ids of special tokens, such as pad_token_id."""
-    theirs = family.write(model.config) | dict(marks)
+def write_model(folder: Path, model: Transformer, family: Family, ids: Mapping[str, int | None] = NO_IDS) -> None:
+    """The model as Hugging Face's folder; `ids` are those of special tokens, such as pad_token_id."""
+    hf = family.write(model.config) | dict(ids)
     tensors = hf_tensors(family.names(model.config), model.state_dict())
     if model.config.head == "none":
         tensors = {name.removeprefix(family.body): tensor for name, tensor in tensors.items()}
-    write_json(folder / CONFIG, {**theirs, "dtype": str(model.embedding.weight.dtype).removeprefix("torch.")})
+    write_json(folder / CONFIG, {**hf, "dtype": str(model.embedding.weight.dtype).removeprefix("torch.")})
     save_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
 
 
-def read_marks(folder: Path) -> dict[str, int | None]:
-    """The ids of special tokens that a config.json of theirs names."""
+def read_special_token_ids(folder: Path) -> dict[str, int | None]:
+    """The ids of special tokens that Hugging Face's config.json names."""
     return {key: value for key, value in _config(folder).items() if key.endswith("_token_id")}
 
 

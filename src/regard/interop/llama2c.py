@@ -4,7 +4,7 @@ model      seven int32: width, feed-forward width, layers, heads, key/value head
            output has a table of its own), longest text; then float32, each kind of tensor for all layers in a row
 tokenizer  an int32, the longest piece; then for every token a float32 score, an int32 length and its bytes
 
-Its rotary pairs are the coordinates (2i, 2i + 1) of a head and ours are (i, i + half): the rows of queries and keys
+Its rotary pairs are the coordinates (2i, 2i + 1) of a head and Regard's are (i, i + half): the rows of queries and keys
 change places. Weights are mapped, not read: what is never used is never loaded, and nothing is there twice.
 """
 
@@ -94,7 +94,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of the file by our name: there once, once for every layer, or not for us."""
+    """A tensor of the file by Regard's name: there once, once for every layer, or not read."""
 
     name: str
     shape: tuple[int, ...]
@@ -106,7 +106,7 @@ class Stored:
 
 
 def read_llama2c(path: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
-    """The config of the model in a llama2.c `.bin`, and its weights by our names."""
+    """The config of the model in a llama2.c `.bin`, and its weights by Regard's names."""
     size = _size(path)
     if size < 28:
         raise FileError(f"{path} has {size} bytes, fewer than the header of a llama2.c model", _REMEDY)
@@ -182,7 +182,9 @@ def read_llama2c_tokenizer(path: Path, vocabulary: int | None = None) -> Pretrai
     if len(ids) < len(texts):
         twice = next(text for place, text in enumerate(texts) if ids[text] != place)
         raise FileError(f"{path} has the piece {twice!r} twice", "give a tokenizer.bin whose pieces all differ")
-    return PretrainedTokenizer(_engine(ids, [score for _, score in pieces]), marks=SpecialTokens(bos=1, eos=2, unk=0))
+    return PretrainedTokenizer(
+        _engine(ids, [score for _, score in pieces]), special_tokens=SpecialTokens(bos=1, eos=2, unk=0)
+    )
 
 
 def _pieces(path: Path) -> Iterator[tuple[str, float]]:

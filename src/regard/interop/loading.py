@@ -1,4 +1,4 @@
-"""Somebody else's model as one of ours: the network, its tokenizer, and a recipe that says what it is for.
+"""Somebody else's model as Regard's: the network, its tokenizer, and a recipe that says what it is for.
 
 a folder    config.json, safetensors and a tokenizer, as Hugging Face's transformers writes them
 a .bin      llama2.c's model, with its tokenizer.bin beside it or named like it
@@ -14,7 +14,7 @@ from regard.blocks.config import MOST
 from regard.errors import FileError
 from regard.files import read_json
 from regard.interop.generation_config import read_generation_config, read_start
-from regard.interop.huggingface import family_of, read_model
+from regard.interop.huggingface import family_of, read_config, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
 from regard.interop.sentences import read_pooling
 from regard.models.config import TransformerConfig, TransformerShape
@@ -36,7 +36,9 @@ Loaded = tuple[Transformer, PretrainedTokenizer, Recipe]
 
 def open_folder(folder: Path) -> Loaded:
     """The model in a folder of Hugging Face's kind."""
-    tokenizer = open_pretrained(folder)  # first: it is small, and what is missing beside large weights is soon said
+    family = family_of(folder).name
+    read_config(folder)  # first: what no family has is the reason, whatever else is missing
+    tokenizer = open_pretrained(folder)  # then: it is small, and what is missing beside large weights is soon said
     module = read_model(folder)
     module.config = _of_stated_length(module.config, folder)
     if module.config.architecture == "encoder_decoder":
@@ -46,13 +48,15 @@ def open_folder(folder: Path) -> Loaded:
                 f"{folder} has its decoder begin with token {start}, and there are {module.config.vocabulary:,}",
                 "copy its config.json and generation_config.json again",
             )
-        begin = tokenizer.marks.pad if start is None else start
-        tokenizer = PretrainedTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.marks, bos=begin))
+        begin = tokenizer.special_tokens.pad if start is None else start
+        tokenizer = PretrainedTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.special_tokens, bos=begin))
     _check_size(tokenizer, module.config, folder)
     writes = module.config.head == "tokens"
-    decoding = read_generation_config(folder, module.config, tokenizer.marks.eos) if writes else DecodingTable()
+    decoding = (
+        read_generation_config(folder, module.config, tokenizer.special_tokens.eos) if writes else DecodingTable()
+    )
     tokenizer = tokenizer.of_size(module.config.vocabulary)
-    task, family = _task(module.config, tokenizer, folder), family_of(folder).name
+    task = _task(module.config, tokenizer, folder)
     return module, tokenizer, _recipe(module.config, task, decoding, family)
 
 
@@ -95,8 +99,11 @@ def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Pat
         return {"name": TASK_OF_HEAD[config.head], **(read_pooling(folder) if config.head == "none" else {})}
     if config.architecture == "encoder_decoder":
         return {"name": "translation"}
-    framed = tokenizer.framed([])[0]
-    return {"name": "language_modelling", "begin": "bos" if framed and framed[0] == tokenizer.marks.bos else "none"}
+    apply_template = tokenizer.apply_template([])[0]
+    return {
+        "name": "language_modelling",
+        "begin": "bos" if apply_template and apply_template[0] == tokenizer.special_tokens.bos else "none",
+    }
 
 
 def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable, family: str) -> Recipe:

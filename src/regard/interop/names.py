@@ -1,4 +1,4 @@
-"""From the names of one party to those of another: which of their tensors is which of ours, in both directions."""
+"""Which of Hugging Face's tensors is which of Regard's, in both directions."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ REMEDY = "the config and the weights must come from the same model"
 
 
 def slot_of(name: str, names: Names) -> Slot | None:
-    """Where our parameter is in theirs; by its own name, or by its module's."""
+    """Where Regard's parameter is in Hugging Face's files; by its own name, or by its module's."""
     module, _, last = name.rpartition(".")
     number = re.search(r"\.layers\.(\d+)\.", name)
     for asked, ending in ((name, ""), (module, f".{last}")):
@@ -31,7 +31,7 @@ def slot_of(name: str, names: Names) -> Slot | None:
 
 
 def cut(tensor: Tensor, slot: Slot) -> Tensor:
-    """Ours of theirs."""
+    """Regard's tensor of Hugging Face's."""
     if slot.transposed and tensor.dim() == 2:
         tensor = tensor.T
     if slot.of > 1:
@@ -42,7 +42,7 @@ def cut(tensor: Tensor, slot: Slot) -> Tensor:
 
 
 def join(parts: list[Tensor], slot: Slot) -> Tensor:
-    """Theirs of ours: all parts of it, in order."""
+    """Hugging Face's tensor of all its parts, in order."""
     tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
     if slot.skip_rows:
         tensor = torch.cat((tensor.new_zeros(slot.skip_rows, *tensor.shape[1:]), tensor))
@@ -51,73 +51,78 @@ def join(parts: list[Tensor], slot: Slot) -> Tensor:
     return tensor.T.contiguous() if slot.transposed and tensor.dim() == 2 else tensor.contiguous()
 
 
-class Reading:
-    """Their tensors under our names, one after the other; what is missing or left over is named."""
+class WeightReader:
+    """Hugging Face's tensors under Regard's names, one after the other; what is missing or left over is named."""
 
     def __init__(self, family: Family, names: Names, source: Tensors, where: str) -> None:
         self.family, self.names, self.source, self.where = family, names, source, where
         self.given = {_today(name): name for name in source.places}
-        """Their tensors by the name of today, with what their file calls them."""
+        """The file's tensors by the name of today, with what the file calls them."""
         body = family.body
         self.needed: set[str] = set()
-        """What the model has a slot for, by their names; what is needed stands in for nothing else."""
+        """What the model has a slot for, by Hugging Face's names; what is needed stands in for nothing else."""
         self.bare = bool(body) and not any(name.startswith(body) for name in self.given)
 
     def tensors(self, shapes: dict[str, torch.Size]) -> Iterator[tuple[str, Tensor]]:
-        """Every one of ours."""
+        """Every tensor of the model."""
         used = set()
         self.needed = {self._own(slot.name) for name in shapes if (slot := slot_of(name, self.names)) is not None}
         for name, shape in shapes.items():
             slot = slot_of(name, self.names)
             if slot is None:
                 raise FileError(f"a {self.family.name} model has no slot for {name!r}", REMEDY)
-            theirs = self._present(self._own(slot.name))
-            used.add(theirs)
-            tensor = self.source.read(self.given[theirs])
+            if slot.name in self.family.zero and slot.name not in self.given:
+                yield name, torch.zeros(shape)
+                continue
+            given = self._present(self._own(slot.name))
+            used.add(given)
+            tensor = self.source.read(self.given[given])
             if tensor.dtype not in PLAIN:
-                raise FileError(f"{self.where} has {theirs!r} in {tensor.dtype}", "use weights that are not quantised")
+                raise FileError(f"{self.where} has {given!r} in {tensor.dtype}", "use weights that are not quantised")
             try:
                 transposed = slot.transposed and tensor.dim() == 2
-                ours = (
-                    self.source.copy(self.given[theirs], partial(cut, slot=slot)) if transposed else cut(tensor, slot)
-                )
+                part = self.source.copy(self.given[given], partial(cut, slot=slot)) if transposed else cut(tensor, slot)
             except (IndexError, RuntimeError):
-                ours = tensor
-            if ours.shape != shape:
-                problem = f"{self.where} has {theirs!r} shaped {list(tensor.shape)}, which does not fit {name!r}"
+                part = tensor
+            if part.shape != shape:
+                problem = f"{self.where} has {given!r} shaped {list(tensor.shape)}, which does not fit {name!r}"
                 raise FileError(f"{problem}, {list(shape)}", REMEDY)
-            yield name, ours
-        self._check_rest(used)
+            yield name, part
+        self._check_rest(used, tied="output.weight" not in shapes)
 
     def _copies(self) -> dict[str, str]:
-        """Names in their file of what is there twice, and of what it is a copy of."""
+        """Names in the file of what is there twice, and of what it is a copy of."""
         return {self._own(copy): self._own(original) for copy, original in self.family.copies.items()}
 
     def _present(self, name: str) -> str:
-        """This name if their file has it, or that of a copy: of weights that are one, some keep the other."""
+        """This name if the file has it, or that of a copy: of weights that are one, some keep the other."""
         others = (one for one, original in self._copies().items() if original == name and one not in self.needed)
         found = next((one for one in (name, *others) if one in self.given), None)
         if found is None:
             raise FileError(f"{self.where} lacks the tensor {name!r}", REMEDY)
         return found
 
-    def _check_rest(self, used: set[str]) -> None:
+    def _check_rest(self, used: set[str], *, tied: bool) -> None:
         """What is left over is a copy or no weight, or it is named."""
         copies = self._copies()
-        for theirs, kept in self.given.items():
-            if theirs in used or any(re.fullmatch(self._own(one), theirs) for one in self.family.dropped):
+        for given, kept in self.given.items():
+            if given in used or any(re.fullmatch(self._own(one), given) for one in self.family.dropped):
                 continue
-            if theirs not in copies:
-                raise FileError(f"{self.where} has a tensor {theirs!r} this model does not know", REMEDY)
-            original = self._present(copies[theirs])
+            if given not in copies:
+                raise FileError(f"{self.where} has a tensor {given!r} this model does not know", REMEDY)
+            original = self._present(copies[given])
             if not self.source.equal(kept, self.given[original]):
+                problem = f"{self.where} has {given!r} and {original!r}, which differ"
+                if not tied:
+                    remedy = f"this version reads {self.family.name} models in which they are one"
+                    raise FileError(f"{problem}, and only the output may have a table of its own here", remedy)
                 raise FileError(
-                    f"{self.where} has {theirs!r} and {original!r}, which differ, and the config says they are one",
+                    f"{problem}, and the config says they are one",
                     "set tie_word_embeddings to false in its config.json",
                 )
 
     def _own(self, name: str) -> str:
-        """Their name as this file has it: without the body's prefix in a file of the body alone."""
+        """Hugging Face's name as this file has it: without the body's prefix in a file of the body alone."""
         for prefix in (self.family.body, re.escape(self.family.body)):
             if self.bare and name.startswith(prefix):
                 return name.removeprefix(prefix)
@@ -129,10 +134,10 @@ def _today(name: str) -> str:
     return re.sub(r"\.beta$", ".bias", re.sub(r"\.gamma$", ".weight", name))
 
 
-def hf_tensors(names: Names, ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors under their names."""
+def hf_tensors(names: Names, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Regard's tensors under Hugging Face's names."""
     parts: dict[str, tuple[Slot, dict[int, Tensor]]] = {}
-    for name, tensor in ours.items():
+    for name, tensor in tensors.items():
         slot = slot_of(name, names)
         if slot is None:
             raise FileError(f"there is no slot for {name!r} in this family", "convert to another one")

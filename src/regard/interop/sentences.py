@@ -14,9 +14,9 @@ from regard.tasks.recipe import TaskTable
 
 POOLING, MODULES = "1_Pooling/config.json", "modules.json"
 KINDS = ("Transformer", "Pooling", "Normalize")
-THEIRS = {"mean": "mean_tokens", "first": "cls_token", "max": "max_tokens"}
-"""Our word for what stands for a text → theirs, after `pooling_mode_`."""
-_REMEDY = f"this version reads {', '.join(THEIRS.values())}, one of them"
+HF_NAMES = {"mean": "mean_tokens", "first": "cls_token", "max": "max_tokens"}
+"""Regard's word for what stands for a text → sentence-transformers', after `pooling_mode_`."""
+_REMEDY = f"this version reads {', '.join(HF_NAMES.values())}, one of them"
 
 
 def read_pooling(folder: Path) -> dict[str, Any]:
@@ -29,17 +29,17 @@ def read_pooling(folder: Path) -> dict[str, Any]:
     modes = [key.removeprefix("pooling_mode_") for key, on in said.items() if key.startswith("pooling_mode_") and on]
     if "pooling_mode" in said:  # as newer versions write it
         mode = str(said["pooling_mode"])
-        modes = [next((name for name in THEIRS.values() if mode and name.startswith(mode)), mode)]
-    ours = {theirs: name for name, theirs in THEIRS.items()}
-    if len(modes) != 1 or modes[0] not in ours:
+        modes = [next((name for name in HF_NAMES.values() if mode and name.startswith(mode)), mode)]
+    known = {hf: name for name, hf in HF_NAMES.items()}
+    if len(modes) != 1 or modes[0] not in known:
         said_so = " and ".join(modes) or "nothing"
         raise FileError(f"{path} makes one vector of a text by {said_so[:80]}, which is not known here", _REMEDY)
-    return {"pooling": ours[modes[0]], "normalised": modules is None or "Normalize" in modules}
+    return {"pooling": known[modes[0]], "normalised": modules is None or "Normalize" in modules}
 
 
 def write_pooling(folder: Path, width: int, task: TaskTable) -> None:
     """The same files."""
-    modes = {f"pooling_mode_{theirs}": task.pooling == ours for ours, theirs in THEIRS.items()}
+    modes = {f"pooling_mode_{hf}": task.pooling == name for name, hf in HF_NAMES.items()}
     write_json(folder / POOLING, {"word_embedding_dimension": width, **modes})
     paths = {"": "Transformer", os.path.dirname(POOLING): "Pooling"} | (
         {"2_Normalize": "Normalize"} if task.normalised else {}

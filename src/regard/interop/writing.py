@@ -1,4 +1,4 @@
-"""A model of ours as a folder that `transformers` and the engines that read its files load."""
+"""Regard's model as a folder that `transformers` and the engines that read its files load."""
 
 import json
 from pathlib import Path
@@ -17,20 +17,20 @@ from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
 
 ENCODERS = ("masked", "classification", "question_answering", "sentence_embedding")
-"""Tasks whose texts stand between two marks."""
+"""Tasks whose texts stand between two special tokens."""
 
 
 def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe: Recipe) -> str:
-    """Weights, config, tokenizer and manners; returns the name of the family it now is."""
+    """Weights, config, tokenizer and generation config; returns the name of the family it now is."""
     module = with_segments(module)
     family = fitting_family(module, recipe.model.family)
-    marks = _marks(tokenizer, recipe)
-    ids: dict[str, int | None] = {f"{role}_token_id": marks.get(role) for role in ("pad", "bos", "eos")}
+    special_tokens = _special_tokens(tokenizer, recipe)
+    ids: dict[str, int | None] = {f"{role}_token_id": special_tokens.get(role) for role in ("pad", "bos", "eos")}
     if module.config.architecture == "encoder_decoder":
         ids["decoder_start_token_id"] = tokenizer.bos_id
     write_model(folder, module, family, ids)
     write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, module.config.architecture))
-    names = {f"{role}_token": tokenizer.token_text(token) for role, token in marks.items()}
+    names = {f"{role}_token": tokenizer.token_text(token) for role, token in special_tokens.items()}
     settings: dict[str, object] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
@@ -47,7 +47,7 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
 
 
 def with_segments(module: Transformer) -> Transformer:
-    """The same encoder with segments that add nothing, where it tells none apart: every encoder of theirs has some."""
+    """The same encoder with segments that add nothing, where it tells none apart: every BERT has some."""
     if module.config.architecture != "encoder" or module.config.segments:
         return module
     with torch.device("meta"):
@@ -58,10 +58,10 @@ def with_segments(module: Transformer) -> Transformer:
     return wider.train(module.training)
 
 
-def _marks(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
+def _special_tokens(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
     """The special ids there are, by what they are for."""
     if isinstance(tokenizer, PretrainedTokenizer):
-        known = tokenizer.marks.known()
+        known = tokenizer.special_tokens.known()
         starts = recipe.task.name == "translation" and known.get("bos") == known.get("pad")
         return {role: token for role, token in known.items() if not (role == "bos" and starts)}
     found = {role: getattr(tokenizer, f"{role}_id") for role in ("pad", "bos", "eos", "unk")}
@@ -72,7 +72,7 @@ def _marks(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
 
 
 def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> str:
-    """The tokenizer; the marks that we put round texts ourselves are put there by theirs."""
+    """The tokenizer, with the template by which Hugging Face's puts the special tokens where Regard does."""
     text = tokenizer.to_json()
     if isinstance(tokenizer, PretrainedTokenizer):
         return text
@@ -88,8 +88,8 @@ def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> 
     elif recipe.task.begin == "bos":
         single = f"{begin} $A"
     if single != "$A":
-        marks = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]
-        engine.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=marks)
+        special_tokens = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]
+        engine.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=special_tokens)
     record = json.loads(engine.to_str())
     for token in record["added_tokens"]:  # blanks before what is hidden are part of it
         token["lstrip"] = token["content"] in (tokenizer.mask, *SENTINELS)

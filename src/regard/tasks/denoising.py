@@ -34,7 +34,7 @@ class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
         return SpanCorruption(tokenizer, window_of(recipe))
 
     def ends(self, recipe: Recipe) -> bool:
-        """Nothing stands between documents: a mark cut into a target would teach to stop before its end."""
+        """Nothing stands between documents: a special token cut into a target would teach to stop before its end."""
         return False
 
     def check(self, recipe: Recipe, text: str) -> None:
@@ -51,7 +51,7 @@ class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
     def prompt(self, model: Loaded, texts: Sequence[str]) -> Inputs:
         """The texts with their gaps, and where the decoder begins."""
         token = model.tokenizer
-        rows = [[*token.encode_marked(text, SENTINELS), token.eos_id] for text in texts]
+        rows = [[*token.encode_naming(text, SENTINELS), token.eos_id] for text in texts]
         return Inputs(Padded.of([[token.bos_id]] * len(rows)), Padded.of(rows, fill=token.pad_id))
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:

@@ -26,11 +26,11 @@ class OfDocuments(Task[Splits[TextDocument]]):
         """What a window becomes."""
 
     def begins(self, recipe: Recipe) -> bool:
-        """Whether every document of the stream begins with a mark."""
+        """Whether every document of the stream begins with a special token."""
         return False
 
     def ends(self, recipe: Recipe) -> bool:
-        """Whether every document of the stream ends with a mark."""
+        """Whether every document of the stream ends with a special token."""
         return True
 
     def file_format(self, recipe: Recipe, path: Path) -> str:

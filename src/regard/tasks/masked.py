@@ -54,8 +54,8 @@ class Masked(OfDocuments):
         name = token.token_text(token.mask_id)
         if name not in text:
             raise InputError(f"the text hides nothing: it has no {name}", f"write {name} in place of a word")
-        ids = token.encode_marked(text, [name])
-        row, _ = token.framed(ids)
+        ids = token.encode_naming(text, [name])
+        row, _ = token.apply_template(ids)
         device = next(model.module.parameters()).device
         logits: Tensor = model.module(Inputs(Padded.of([row])).to(device))[0]
         hidden = [place for place, one in enumerate(row) if one == token.mask_id]

@@ -131,7 +131,7 @@ class Questions(Task[Splits[Question]]):
 
 
 def _finding(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> SpanFinding:
-    kinds = max(tokenizer.framed([0], [0])[1]) + 1
+    kinds = max(tokenizer.apply_template([0], [0])[1]) + 1
     if 0 < module.config.segments < kinds:
         raise ConfigError(
             f"[model] segments = {module.config.segments} cannot tell a question from its passage, which are {kinds}",

@@ -48,7 +48,8 @@ class TaskTable(Config):
     bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
     prefix: str = Field("", description="put before every source, as T5 is told what to do")
     begin: Literal["bos", "none"] = Field(
-        "bos", description="the mark every text of a language model begins with, in training and when it goes on"
+        "bos",
+        description="the special token every text of a language model begins with, in training and when it goes on",
     )
     pooling: Literal["mean", "first", "max"] = Field(
         "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"

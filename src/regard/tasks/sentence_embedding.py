@@ -73,7 +73,7 @@ class Vectors(Task[Corpus]):
 def sentence_vectors(model: Loaded, texts: Sequence[str]) -> Tensor:
     """One vector for each text, as [task] pooling says; of length 1, unless [task] normalised says otherwise."""
     token = model.tokenizer
-    rows = [token.framed(ids)[0] for ids in token.encode_batch(list(texts))]
+    rows = [token.apply_template(ids)[0] for ids in token.encode_batch(list(texts))]
     inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(next(model.module.parameters()).device)
     hidden: Tensor = model.module(inputs)
     vectors = pooled(hidden, inputs.tokens.real[..., None], model.recipe.task.pooling)

@@ -1,8 +1,9 @@
 """Any tokenizer.json, whoever wrote it: BERT's, GPT-2's, RoBERTa's, T5's, LLaMA's, run by the `tokenizers` engine.
 
-It gives the ids and texts that engine gives, with one law of ours on top: special tokens are ids that a program adds,
-never something a text can spell. The engine keeps it for tokens it has apart from its model, but T5's `</s>` is an
-entry of the model too: texts are cut by a second engine, in which special tokens have names that nobody can guess.
+It gives the ids and texts that engine gives, with one law of Regard's on top: special tokens are ids that a program
+adds, never something a text can spell unless that is asked for. The engine keeps it for tokens it has apart from its
+model, but T5's `</s>` is an entry of the model too: texts are cut by a second engine, in which special tokens have
+names that nobody can guess.
 
 What the other kinds promise does not hold here: a text may come back changed, and some special tokens may be missing.
 """
@@ -28,7 +29,7 @@ from regard.text.counting import read_texts, valid_text
 from regard.text.incremental import ByteStream, TextStream
 from regard.text.registry import open_tokenizer
 from regard.text.special_tokens import Settings, SpecialTokens, read_settings, special_tokens_in
-from regard.text.template import Frame, frame_of
+from regard.text.template import Template, template_of
 from regard.text.tiktoken_backend import Encode, encode_all, fast_encoder
 from regard.text.tokenizer import Tokenizer, parse_engine, saying_what_lacks
 from regard.text.windowed import WindowedStream
@@ -38,17 +39,19 @@ ROBERTAS = ("roberta", "longformer", "xlm-roberta", "camembert", "bart")
 
 
 class PretrainedTokenizer(Tokenizer):
-    """Text to ids and ids to text as the engine does it; `marks` has the special ids, None where there is none."""
+    """Text to ids and ids to text as the engine does it; of `special_tokens` those that are missing are None."""
 
     kind = "pretrained"
 
-    def __init__(self, engine: Engine, rule: str | None = None, marks: SpecialTokens | None = None) -> None:
+    def __init__(self, engine: Engine, rule: str | None = None, special_tokens: SpecialTokens | None = None) -> None:
         """Take an engine; people call `open_pretrained`, `load` or `from_json`."""
-        self.marks = Settings({}).marks(engine.get_vocab()) if marks is None else marks
-        _make_special(engine, self.marks.known().values())
+        self.special_tokens = (
+            Settings({}).special_tokens(engine.get_vocab()) if special_tokens is None else special_tokens
+        )
+        _make_special(engine, self.special_tokens.known().values())
         super().__init__(engine, rule)
         trained = byte_tokens(engine).keys() & self._special_text.keys()  # as special, so that no merge makes them
-        for token in trained - {*self.marks.known().values()}:
+        for token in trained - {*self.special_tokens.known().values()}:
             del self._special_id[self._special_text.pop(token)]  # they are text
         self._size = max(engine.get_vocab().values(), default=-1) + 1
         self._bytes = self._all_bytes() if isinstance(engine.decoder, ByteLevelDecoder) else None
@@ -60,39 +63,39 @@ class PretrainedTokenizer(Tokenizer):
         return cls(engine, rule, special_tokens_in(text))
 
     def to_json(self) -> str:
-        """The whole tokenizer as tokenizer.json text, its marks in a key that other libraries pass over."""
+        """The whole tokenizer as tokenizer.json text, its special tokens in a key that other libraries pass over."""
         record = json.loads(super().to_json())
-        record["model"]["marks"] = asdict(self.marks)
+        record["model"]["special_tokens"] = asdict(self.special_tokens)
         return json.dumps(record, indent=2, ensure_ascii=False)
 
     def with_specials(self, names: Iterable[str]) -> "PretrainedTokenizer":
-        """The same with more special tokens, whose ids follow its last; those it has keep theirs."""
+        """The same with more special tokens, whose ids follow its last; those it has stay."""
         more = super().with_specials(names)
-        return type(self)(more.engine, self.rule, self.marks)
+        return type(self)(more.engine, self.rule, self.special_tokens)
 
     def of_size(self, size: int) -> "PretrainedTokenizer":
         """The same for a model that has more rows than there are tokens, as many have: the ids above are no text."""
-        wider = type(self)(self.engine, self.rule, self.marks)
+        wider = type(self)(self.engine, self.rule, self.special_tokens)
         wider._size = max(size, self._size)
         if wider._bytes is not None:
             wider._bytes += [b""] * (wider._size - len(wider._bytes))
         return wider
 
-    def framed(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
-        """What a model reads of one text or of two: their ids with the marks round them, and the segment of each."""
-        return self._frame.around([ids]) if pair is None else self._pair_frame.around([ids, pair])
+    def apply_template(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
+        """What a model reads of one text or of two: the ids with special tokens round them, and the segment of each."""
+        return self._template.apply([ids]) if pair is None else self._pair_template.apply([ids, pair])
 
     def added(self, *, pair: bool = False) -> int:
-        """How many marks `framed` puts round a text, or two."""
-        return self._pair_frame.marks if pair else self._frame.marks
+        """How many special tokens `apply_template` puts round a text, or two."""
+        return self._pair_template.added if pair else self._template.added
 
     @cached_property
-    def _frame(self) -> Frame:
-        return frame_of(self.engine)
+    def _template(self) -> Template:
+        return template_of(self.engine)
 
     @cached_property
-    def _pair_frame(self) -> Frame:
-        return frame_of(self.engine, pair=True)
+    def _pair_template(self) -> Template:
+        return template_of(self.engine, pair=True)
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each text, computed in parallel; equal to `encode` of each."""
@@ -123,7 +126,7 @@ class PretrainedTokenizer(Tokenizer):
         spellable = self._special_id.keys() & self.engine.get_vocab(with_added_tokens=False).keys()
         return deafened(self.engine, self._special_id) if spellable else self.engine
 
-    def encode_marked(self, text: str, names: Sequence[str]) -> list[int]:
+    def encode_naming(self, text: str, names: Sequence[str]) -> list[int]:
         """Ids of a text in which these special tokens are written by name; the file says whose blanks beside are."""
         heard = tuple(name for name in names if name in self._special_id)
         if heard not in self._hearing:
@@ -195,30 +198,30 @@ class PretrainedTokenizer(Tokenizer):
     @property
     def pad_id(self) -> int:
         """The id that fills short rows of a batch: the one that ends texts, where there is none for that alone."""
-        return self._mark("pad", "eos", "sep")
+        return self._role_id("pad", "eos", "sep")
 
     @property
     def bos_id(self) -> int:
         """The id a sequence begins with."""
-        return self._mark("bos", "cls")
+        return self._role_id("bos", "cls")
 
     @property
     def eos_id(self) -> int:
         """The id a sequence ends with."""
-        return self._mark("eos", "sep")
+        return self._role_id("eos", "sep")
 
     @property
     def unk_id(self) -> int:
         """The id of the unknown."""
-        return self._mark("unk")
+        return self._role_id("unk")
 
     @property
     def mask_id(self) -> int:
         """The id that hides a token."""
-        return self._mark("mask")
+        return self._role_id("mask")
 
-    def _mark(self, *roles: str) -> int:
-        known = self.marks.known()
+    def _role_id(self, *roles: str) -> int:
+        known = self.special_tokens.known()
         found = next((known[role] for role in roles if role in known), None)
         if found is None:
             there = ", ".join(f"{role} {self.token_text(token)}" for role, token in known.items()) or "none"
@@ -249,14 +252,14 @@ def open_pretrained(folder: Path) -> PretrainedTokenizer:
     else:
         _refuse_pieces(folder)
         engine = open_tokenizer(folder).engine
-        _frame_as_roberta(engine, settings)
+        _template_as_roberta(engine, settings)
     vocabulary = engine.get_vocab()
     _make_special(engine, [vocabulary[name] for name in settings.more if name in vocabulary])
-    return PretrainedTokenizer(engine, marks=settings.marks(vocabulary))
+    return PretrainedTokenizer(engine, special_tokens=settings.special_tokens(vocabulary))
 
 
 def open_any(path: Path) -> Tokenizer:
-    """The tokenizer at a path: one of our kinds where it is that, else whatever its tokenizer.json describes."""
+    """The tokenizer at a path: one of Regard's kinds where it is that, else whatever its tokenizer.json describes."""
     try:
         return open_tokenizer(path)
     except FileError as error:
@@ -286,8 +289,8 @@ def _refuse_pieces(folder: Path) -> None:
     )
 
 
-def _frame_as_roberta(engine: Engine, settings: Settings) -> None:
-    """vocab.json and merges.txt do not say how texts are framed; for these models it is known."""
+def _template_as_roberta(engine: Engine, settings: Settings) -> None:
+    """vocab.json and merges.txt do not say which special tokens stand round texts; for these models it is known."""
     begin, end = engine.token_to_id("<s>"), engine.token_to_id("</s>")
     if (settings.ids or {}).get("model_type") in ROBERTAS and begin is not None and end is not None:
         engine.post_processor = RobertaProcessing(("</s>", end), ("<s>", begin), add_prefix_space=False)

@@ -53,7 +53,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
 
 
 def _read(path: Path) -> Tokenizer:
-    """The tokenizer in a tokenizer.json; it may lack our special tokens, which only models need."""
+    """The tokenizer in a tokenizer.json; it may lack Regard's special tokens, which only models need."""
     text = "".join(read_texts([path]))
     try:
         engine, rule = parse_engine(text)

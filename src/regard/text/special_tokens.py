@@ -60,7 +60,7 @@ class Settings:
     ids: Mapping[str, Any] | None = None
     """config.json."""
 
-    def marks(self, vocabulary: Mapping[str, int]) -> SpecialTokens:
+    def special_tokens(self, vocabulary: Mapping[str, int]) -> SpecialTokens:
         """The ids: the model's own where it has some, else those of the names."""
         found = {role: vocabulary.get(name) for role, name in self.names.items()}
         if not self.names:
@@ -100,9 +100,11 @@ def _name(token: Any) -> str | None:
 
 
 def special_tokens_in(text: str) -> SpecialTokens | None:
-    """The marks that a tokenizer.json of ours carries, if it does."""
+    """The special tokens that Regard's tokenizer.json carries, if it does."""
     try:
-        written = json.loads(text)["model"].get("marks")
+        written = json.loads(text)["model"].get("special_tokens")
         return None if written is None else SpecialTokens(**written)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"the marks in tokenizer.json cannot be read ({error})", "write the folder again") from error
+        raise FileError(
+            f"the special tokens in tokenizer.json cannot be read ({error})", "write the folder again"
+        ) from error

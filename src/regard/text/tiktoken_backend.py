@@ -1,4 +1,4 @@
-"""tiktoken as the engine under our own files: byte-level encoding at several times the speed of `tokenizers`.
+"""tiktoken as the engine under Regard's own files: byte-level encoding at several times the speed of `tokenizers`.
 
 It joins the neighbours whose joint bytes have the lowest id, where a merge list says which pairs to join. Both come to
 the same ids when every token but the bytes is what one merge makes, ids rise in the order of the merges, and each

@@ -142,7 +142,7 @@ class Tokenizer:
         return cls(engine)
 
     def with_specials(self, names: Iterable[str]) -> "Tokenizer":
-        """The same with more special tokens, whose ids follow its last; those it has keep theirs."""
+        """The same with more special tokens, whose ids follow its last; those it has stay."""
         new = [name for name in names if name not in self._special_id]
         for name in new:
             if name in self.engine.get_vocab():
@@ -194,17 +194,17 @@ class Tokenizer:
         encoding = self.engine.encode(valid_text(text), add_special_tokens=False)
         return [(start, end) for start, end in encoding.offsets]
 
-    def framed(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
-        """What an encoder reads of one text or of two: their ids with the marks round them, and the segment of each."""
+    def apply_template(self, ids: Sequence[int], pair: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
+        """What an encoder reads of one text or two: the ids with special tokens round them, and the segment of each."""
         first = [self.bos_id, *ids, self.eos_id]
         second = [] if pair is None else [*pair, self.eos_id]
         return [*first, *second], [0] * len(first) + [1] * len(second)
 
     def added(self, *, pair: bool = False) -> int:
-        """How many marks `framed` puts round a text, or two."""
+        """How many special tokens `apply_template` puts round a text, or two."""
         return 3 if pair else 2
 
-    def encode_marked(self, text: str, names: Sequence[str]) -> list[int]:
+    def encode_naming(self, text: str, names: Sequence[str]) -> list[int]:
         """Ids of a text in which these special tokens are written by name, blanks before a name being part of it."""
         *begun, last = re.split(f"({'|'.join(map(re.escape, names))})", valid_text(text))
         ids: list[int] = []

@@ -90,7 +90,7 @@ def _visible(character: str) -> str:
 
 @contextmanager
 def plain_style() -> Iterator[None]:
-    """matplotlib's defaults and ours, whatever the user set; no warning for a glyph that no font has."""
+    """matplotlib's defaults and Regard's, whatever the user set; no warning for a glyph that no font has."""
     with (
         _STYLE_LOCK,
         warnings.catch_warnings(),

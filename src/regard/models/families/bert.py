@@ -58,7 +58,7 @@ def body(prefix: str) -> Names:
 
 
 def classes(prefix: str) -> dict[Head, str]:
-    """Their class for each head."""
+    """Hugging Face's class for each head."""
     endings: dict[Head, str] = {"none": "Model", "masked": "ForMaskedLM"}
     endings |= {"labels": "ForSequenceClassification", "spans": "ForQuestionAnswering"}
     return {head: prefix + ending for head, ending in endings.items()}
@@ -77,7 +77,7 @@ HEADS: dict[str, Names] = {
 }
 
 UNTIED: Names = {"output.bias": "cls.predictions.decoder.bias"}
-"""An output of its own has a bias of its own, and theirs above is then never read."""
+"""An output of its own has a bias of its own, and the one above is then never read."""
 
 KEYS = {
     "width": ("hidden_size", 768),
@@ -96,16 +96,16 @@ KEYS = {
 FIXED = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
 
 
-def from_hf_extra(theirs: Values) -> Values:
+def from_hf_extra(hf: Values) -> Values:
     """The activation, and a bias on the output where there is one over the vocabulary."""
-    masked = "Mask" in str(theirs.get("architectures")) or "PreTraining" in str(theirs.get("architectures"))
-    return {"feedforward": choice(theirs, "hidden_act", "gelu", ACTIVATIONS), "output_bias": masked}
+    masked = "Mask" in str(hf.get("architectures")) or "PreTraining" in str(hf.get("architectures"))
+    return {"feedforward": choice(hf, "hidden_act", "gelu", ACTIVATIONS), "output_bias": masked}
 
 
 def to_hf_extra(config: TransformerConfig) -> Values:
     """The activation; that there are segments."""
     if config.segments < 1:
-        raise ConfigError("an encoder without segments is none of theirs", "give it a table of segments, all zero")
+        raise ConfigError("an encoder without segments is no BERT", "give it a table of segments, all zero")
     return {"hidden_act": hf_activation(config.feedforward)}
 
 

@@ -1,7 +1,7 @@
 """What a family of models is: which parts it is made of, how large its members are, and how its publishers name things.
 
-Everything but a few lines of each page is data that is read in both directions: `keys` from our config to theirs,
-`names` from our parameters to theirs. So what is loaded can be written again, and nothing is left over unnoticed.
+Everything but a few lines of each page is data that is read in both directions, from Regard's to Hugging Face's: `keys`
+of configs, `names` of parameters. So what is loaded can be written again, and nothing is left over unnoticed.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,29 +10,29 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.models.config import Head, TransformerConfig
-from regard.models.families.reading import architecture, labels, value_of
+from regard.models.families.reading import architecture, labels, refuse_patterns, value_of
 
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a parameter of ours is in theirs, if it does not simply have another name."""
+    """Where Regard's parameter is in Hugging Face's files, if it does not simply have another name."""
 
     name: str
     part: int = 0
     of: int = 1
-    """Several of ours stand one below the other in one of theirs."""
+    """Several of Regard's stand one below the other in one of Hugging Face's."""
     transposed: bool = False
-    """Their matrix is [in, out]."""
+    """Hugging Face's matrix is [in, out]."""
     skip_rows: int = 0
-    """So many first rows of theirs are never used."""
+    """So many first rows of Hugging Face's are never used."""
     squeeze: bool = False
-    """Theirs is a matrix of one row."""
+    """Hugging Face's is a matrix of one row."""
 
 
 Names = Mapping[str, str | Slot]
-"""From our modules and parameters to theirs; `*` is the number of a layer."""
+"""From Regard's modules and parameters to Hugging Face's; `*` is the number of a layer."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +41,33 @@ class Family:
 
     name: str
     model_type: str
-    """What their config.json calls it."""
+    """What config.json calls it."""
     paper: str
     objective: str
     """The task it is trained by before any other."""
     shape: Values
-    """What every member has, as values of our config."""
+    """What every member has, as values of Regard's config."""
     sizes: Mapping[str, Values]
     """The named members: the values that make them."""
     keys: Mapping[str, tuple[str, Any]]
-    """Our config key → theirs of the same meaning, and what theirs is where it is absent."""
+    """Regard's config key → Hugging Face's of the same meaning, and what that is where it is absent."""
     fixed: Mapping[str, Any]
-    """Their keys that we have for one value only."""
+    """Hugging Face's keys that Regard reads with one value only."""
     architectures: Mapping[Head, str]
-    """Their class for each head."""
+    """Hugging Face's class for each head."""
     body: str
-    """What their names begin with; absent in a file of the body alone."""
+    """What the names of tensors begin with; absent in a file of the body alone."""
     names: Callable[[TransformerConfig], Names]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Hugging Face's other names of keys, which win where both are there."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Their names that repeat another one of theirs where weights are tied."""
+    """Names of tensors that repeat another one where weights are tied."""
     dropped: tuple[str, ...] = ()
-    """Regular expressions of what is in their files and is no weight of these models."""
-    from_hf_extra: Callable[[Values], Values] = lambda theirs: {}
-    """Our values that are no plain copies of theirs."""
+    """Regular expressions of what is in Hugging Face's files and is no weight of these models."""
+    zero: tuple[str, ...] = ()
+    """Names of tensors that are all zero where a file lacks them."""
+    from_hf_extra: Callable[[Values], Values] = lambda hf: {}
+    """Regard's values that are no plain copies of Hugging Face's."""
     to_hf_extra: Callable[[TransformerConfig], Values] = lambda config: {}
     """And back."""
 
@@ -71,59 +75,62 @@ class Family:
         """The member of that name."""
         return TransformerConfig(**(self.shape | self.sizes[size]))
 
-    def read(self, theirs: Values, *, pooled: bool = False) -> TransformerConfig:
-        """Our config of their config.json; `pooled`: their weights have a pooler."""
-        if theirs.get("quantization_config"):
+    def read(self, hf: Values, *, pooled: bool = False) -> TransformerConfig:
+        """Regard's config of Hugging Face's config.json; `pooled`: the weights have a pooler."""
+        if hf.get("quantization_config"):
             raise ConfigError("the weights are quantised", "take the model in float32, float16 or bfloat16")
+        if self.shape["architecture"] != "encoder":
+            refuse_patterns(hf)
+        hf = hf | {key: hf[alias] for alias, key in self.aliases.items() if alias in hf}
         for key, value in self.fixed.items():
-            if theirs.get(key, value) != value:
+            if hf.get(key, value) != value:
                 raise ConfigError(
-                    f"{key} = {theirs[key]!r} is not known of {self.name} models here",
+                    f"{key} = {hf[key]!r} is not known of {self.name} models here",
                     f"this version reads those with {key} = {value!r}",
                 )
-        values = self.shape | {ours: value_of(theirs, key, default) for ours, (key, default) in self.keys.items()}
-        head = self._head(theirs)
+        values = self.shape | {name: value_of(hf, key, default) for name, (key, default) in self.keys.items()}
+        head = self._head(hf)
         if head == "labels":
-            values["labels"] = labels(theirs)
-        return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.from_hf_extra(theirs)))
+            values["labels"] = labels(hf)
+        return TransformerConfig(**(values | {"head": head, "pooled": pooled} | self.from_hf_extra(hf)))
 
     def write(self, config: TransformerConfig) -> Values:
-        """Their config.json of our config; raise ConfigError if no such model of theirs exists."""
+        """Hugging Face's config.json of Regard's config; raise ConfigError if no such model exists."""
         for key, back in self.lacking(config).items():
             raise ConfigError(
                 f"{key} = {getattr(config.settled(), key)!r} cannot be said of a {self.name} model, which has {back!r}",
                 "convert to a family that has it, or train a model of this family",
             )
-        return self._theirs(config.settled())
+        return self._hf(config.settled())
 
     def lacking(self, config: TransformerConfig) -> Values:
-        """What a model of this family would have in slot of what the config has."""
+        """What a model of this family would have in place of what the config has."""
         config = config.settled()
-        theirs = self._theirs(config)
+        hf = self._hf(config)
         try:
-            again = self.read(theirs, pooled=config.pooled)
+            again = self.read(hf, pooled=config.pooled)
         except ConfigError as error:
             raise ConfigError(f"this model is no {self.name} model: {error.problem}", error.remedy) from error
-        written, ours = again.settled().model_dump(), config.model_dump()
-        return {key: written[key] for key in ours if ours[key] != written[key] and key not in _OF_TRAINING}
+        written, meant = again.settled().model_dump(), config.model_dump()
+        return {key: written[key] for key in meant if meant[key] != written[key] and key not in _OF_TRAINING}
 
-    def _theirs(self, config: TransformerConfig) -> Values:
+    def _hf(self, config: TransformerConfig) -> Values:
         if config.head not in self.architectures:
             raise ConfigError(
                 f"a {self.name} model with head = {config.head!r} does not exist",
                 f"use {' or '.join(map(repr, self.architectures))}",
             )
-        if config.positions == "rotary" and config.trained_length is not None:  # their files have one number for both
+        if config.positions == "rotary" and config.trained_length is not None:  # config.json has one number for both
             config = config.model_copy(update={"max_positions": config.trained_length})
-        theirs = {key: getattr(config, ours) for ours, (key, _) in self.keys.items()}
-        theirs |= {"model_type": self.model_type, "architectures": [self.architectures[config.head]], **self.fixed}
+        hf = {key: getattr(config, name) for name, (key, _) in self.keys.items()}
+        hf |= {"model_type": self.model_type, "architectures": [self.architectures[config.head]], **self.fixed}
         if config.labels:
-            theirs["id2label"] = {str(index): name for index, name in enumerate(config.labels)}
-            theirs["label2id"] = {name: index for index, name in enumerate(config.labels)}
-        return theirs | self.to_hf_extra(config)
+            hf["id2label"] = {str(index): name for index, name in enumerate(config.labels)}
+            hf["label2id"] = {name: index for index, name in enumerate(config.labels)}
+        return hf | self.to_hf_extra(config)
 
-    def _head(self, theirs: Values) -> Head:
-        given = architecture(theirs)
+    def _head(self, hf: Values) -> Head:
+        given = architecture(hf)
         for head, name in self.architectures.items():
             if given is not None and (given == name or (head, given) in _ALSO):
                 return head
@@ -145,20 +152,20 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Their names of activations → ours. The first name of ours is the one that is written."""
+"""Hugging Face's names of activations → Regard's; of several for one, the first is written."""
 
 
-def hf_activation(ours: str) -> str:
-    """Theirs of ours."""
-    return next((theirs for theirs, known in ACTIVATIONS.items() if known == ours), ours)
+def hf_activation(name: str) -> str:
+    """Hugging Face's name of an activation."""
+    return next((hf for hf, known in ACTIVATIONS.items() if known == name), name)
 
 
-def in_each_layer(stack: str, theirs: str, names: Mapping[str, str | Slot]) -> dict[str, str | Slot]:
+def in_each_layer(stack: str, hf: str, names: Mapping[str, str | Slot]) -> dict[str, str | Slot]:
     """Names of one layer, as names in all layers of a stack."""
     found: dict[str, str | Slot] = {}
-    for ours, slot in names.items():
+    for name, slot in names.items():
         whole = Slot(slot) if isinstance(slot, str) else slot
-        found[f"{stack}.layers.*.{ours}"] = Slot(
-            f"{theirs}.*.{whole.name}", whole.part, whole.of, whole.transposed, whole.skip_rows, whole.squeeze
+        found[f"{stack}.layers.*.{name}"] = Slot(
+            f"{hf}.*.{whole.name}", whole.part, whole.of, whole.transposed, whole.skip_rows, whole.squeeze
         )
     return found

@@ -46,11 +46,11 @@ NAMES: Names = {
 }
 
 
-def _read_odd(theirs: Values) -> Values:
-    return {"feedforward": choice(theirs, "activation_function", "gelu_new", ACTIVATIONS)}
+def _from_hf_extra(hf: Values) -> Values:
+    return {"feedforward": choice(hf, "activation_function", "gelu_new", ACTIVATIONS)}
 
 
-def _write_odd(config: TransformerConfig) -> Values:
+def _to_hf_extra(config: TransformerConfig) -> Values:
     return {"activation_function": hf_activation(config.feedforward), "embd_pdrop": config.dropout}
 
 
@@ -79,11 +79,17 @@ FAMILY = Family(
         "scale_attn_by_inverse_layer_idx": False,
         "reorder_and_upcast_attn": False,
     },
+    aliases={
+        "hidden_size": "n_embd",
+        "max_position_embeddings": "n_positions",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    },
     architectures={"tokens": "GPT2LMHeadModel"},
     body="transformer.",
     names=lambda config: NAMES,
     copies={"lm_head.weight": "transformer.wte.weight"},
     dropped=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",),
-    from_hf_extra=_read_odd,
-    to_hf_extra=_write_odd,
+    from_hf_extra=_from_hf_extra,
+    to_hf_extra=_to_hf_extra,
 )

@@ -4,7 +4,7 @@ from regard.attention.rotary import PLAIN
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families.family import Family, Names, Values, in_each_layer
-from regard.models.families.reading import count, flag, number, table, whole
+from regard.models.families.reading import choice, count, flag, number, table, whole
 
 SHAPE: Values = {
     "architecture": "decoder",
@@ -50,6 +50,10 @@ LAYER = {
     "feedforward.down": "mlp.down_proj",
 }
 
+GATES = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
+GATES |= {"gelu_new": "geglu_tanh", "gelu_pytorch_tanh": "geglu_tanh"}
+"""Hugging Face's hidden_act → Regard's feedforward; of several for one, the first is written."""
+
 NAMES: Names = {
     "embedding": "model.embed_tokens",
     **in_each_layer("decoder", "model.layers", LAYER),
@@ -58,28 +62,33 @@ NAMES: Names = {
 }
 
 
-def _read_odd(theirs: Values) -> Values:
-    given = table(theirs, "rope_scaling", "rope_parameters")  # transformers lets the old name win
+def _from_hf_extra(hf: Values) -> Values:
+    given = table(hf, "rope_scaling", "rope_parameters")  # transformers lets the old name win
     kind = given.get("rope_type", given.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
         raise ConfigError(f"rotary positions of the type {kind!r} are not known here", "use default, linear or llama3")
     rotary = {
-        "base": number(given if "rope_theta" in given else theirs, "rope_theta", PLAIN.base),
+        "base": number(given if "rope_theta" in given else hf, "rope_theta", PLAIN.base),
         "scaling": "none" if kind == "default" else kind,
         "factor": number(given, "factor", None) if kind != "default" else PLAIN.factor,
     }
     if kind == "llama3":
         rotary |= {"low": number(given, "low_freq_factor", None), "high": number(given, "high_freq_factor", None)}
         rotary |= {"original": number(given, "original_max_position_embeddings", None)}
-    biases = flag(theirs, "attention_bias", False), flag(theirs, "mlp_bias", False)
+    biases = flag(hf, "attention_bias", False), flag(hf, "mlp_bias", False)
     if biases[0] != biases[1]:
         raise ConfigError("biases in the attention or the feed-forward alone are not known here", "have both or none")
-    width, heads = count(theirs, "hidden_size", 4096), count(theirs, "num_attention_heads", 32)
-    own = whole(theirs, "head_dim", None)
-    return {"rotary": rotary, "bias": biases[0], "head_width": None if own in (None, width // heads) else own}
+    width, heads = count(hf, "hidden_size", 4096), count(hf, "num_attention_heads", 32)
+    own = whole(hf, "head_dim", None)
+    return {
+        "feedforward": choice(hf, "hidden_act", "silu", GATES),
+        "rotary": rotary,
+        "bias": biases[0],
+        "head_width": None if own in (None, width // heads) else own,
+    }
 
 
-def _write_odd(config: TransformerConfig) -> Values:
+def _to_hf_extra(config: TransformerConfig) -> Values:
     turns = config.rotary
     rope: Values = {"rope_theta": turns.base, "rope_type": "default" if turns.scaling == "none" else turns.scaling}
     if turns.scaling != "none":
@@ -88,6 +97,7 @@ def _write_odd(config: TransformerConfig) -> Values:
         rope |= {"low_freq_factor": turns.low, "high_freq_factor": turns.high}
         rope |= {"original_max_position_embeddings": turns.original}
     return {
+        "hidden_act": next((name for name, gate in GATES.items() if gate == config.feedforward), "silu"),
         "rope_parameters": rope,
         "head_dim": config.head_width,
         "attention_bias": config.bias,
@@ -114,12 +124,12 @@ FAMILY = Family(
         "tie_embeddings": ("tie_word_embeddings", False),
         "vocabulary": ("vocab_size", 32000),
     },
-    fixed={"hidden_act": "silu"},
+    fixed={},
     architectures={"tokens": "LlamaForCausalLM"},
     body="model.",
     names=lambda config: NAMES,
     copies={"lm_head.weight": "model.embed_tokens.weight"},
     dropped=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
-    from_hf_extra=_read_odd,
-    to_hf_extra=_write_odd,
+    from_hf_extra=_from_hf_extra,
+    to_hf_extra=_to_hf_extra,
 )

@@ -17,9 +17,9 @@ SHAPE: Values = {
 SIZES = {"marian-base": {"layers": 6, "width": 512, "heads": 8, "feedforward_width": 2048, "vocabulary": 58101}}
 
 
-def _attention(ours: str, theirs: str, norm: str) -> dict[str, str]:
+def _attention(name: str, hf: str, norm: str) -> dict[str, str]:
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-    return {**{f"{ours}.{name}": f"{theirs}.{other}" for name, other in names.items()}, norm: f"{theirs}_layer_norm"}
+    return {**{f"{name}.{part}": f"{hf}.{other}" for part, other in names.items()}, norm: f"{hf}_layer_norm"}
 
 
 OWN = {
@@ -40,20 +40,20 @@ NAMES: Names = {
 }
 
 
-def _read_odd(theirs: Values) -> Values:
+def _from_hf_extra(hf: Values) -> Values:
     for what in ("attention_heads", "ffn_dim"):
-        sides = theirs.get(f"encoder_{what}"), theirs.get(f"decoder_{what}")
+        sides = hf.get(f"encoder_{what}"), hf.get(f"decoder_{what}")
         if sides[0] != sides[1]:
             raise ConfigError(f"{what} of {sides[0]} and {sides[1]} on the two sides are not known here", "use one")
-    layers, decoding = count(theirs, "encoder_layers", 12), count(theirs, "decoder_layers", 12)
+    layers, decoding = count(hf, "encoder_layers", 12), count(hf, "decoder_layers", 12)
     return {
-        "feedforward": choice(theirs, "activation_function", "gelu", ACTIVATIONS),
+        "feedforward": choice(hf, "activation_function", "gelu", ACTIVATIONS),
         "layers": decoding,
         "encoder_layers": None if layers == decoding else layers,
     }
 
 
-def _write_odd(config: TransformerConfig) -> Values:
+def _to_hf_extra(config: TransformerConfig) -> Values:
     return {
         "activation_function": hf_activation(config.feedforward),
         "encoder_layers": config.encoder_layers,
@@ -85,8 +85,13 @@ FAMILY = Family(
         "vocabulary": ("vocab_size", 58101),
     },
     fixed={"share_encoder_decoder_embeddings": True},
+    aliases={
+        "num_attention_heads": "encoder_attention_heads",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    },
     architectures={"tokens": "MarianMTModel"},
-    body="",
+    body="model.",
     names=lambda config: NAMES,
     copies={
         "model.encoder.embed_tokens.weight": "model.shared.weight",
@@ -94,6 +99,7 @@ FAMILY = Family(
         "lm_head.weight": "model.shared.weight",
     },
     dropped=(r"model\.(encoder|decoder)\.embed_positions\.weight",),
-    from_hf_extra=_read_odd,
-    to_hf_extra=_write_odd,
+    zero=("final_logits_bias",),
+    from_hf_extra=_from_hf_extra,
+    to_hf_extra=_to_hf_extra,
 )

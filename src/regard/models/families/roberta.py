@@ -28,16 +28,23 @@ def _names(config: TransformerConfig) -> Names:
     return {**bert.body("roberta."), **places, **HEADS[config.head], **own}
 
 
-def _read_odd(theirs: Values) -> Values:
-    rows = count(theirs, "max_position_embeddings", 514)
+def _from_hf_extra(hf: Values) -> Values:
+    rows = count(hf, "max_position_embeddings", 514)
     if rows <= UNUSED:
         raise ConfigError(
             f"max_position_embeddings = {rows} leaves no position: the first {UNUSED} are for padding", "copy it again"
         )
-    return bert.from_hf_extra(theirs) | {"max_positions": rows - UNUSED}
+    values = bert.from_hf_extra(hf)
+    if values["output_bias"] and values["feedforward"] != "gelu":
+        raise ConfigError(
+            f"hidden_act = {hf['hidden_act']!r} beside a head for masked words, which is gelu in every RoBERTa, "
+            "is not known here",
+            "use a BERT, or a RoBERTa with hidden_act = 'gelu'",
+        )
+    return values | {"max_positions": rows - UNUSED}
 
 
-def _write_odd(config: TransformerConfig) -> Values:
+def _to_hf_extra(config: TransformerConfig) -> Values:
     return bert.to_hf_extra(config) | {"max_position_embeddings": config.max_positions + UNUSED}
 
 
@@ -61,6 +68,6 @@ FAMILY = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     dropped=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*", r"lm_head\.bias"),
-    from_hf_extra=_read_odd,
-    to_hf_extra=_write_odd,
+    from_hf_extra=_from_hf_extra,
+    to_hf_extra=_to_hf_extra,
 )

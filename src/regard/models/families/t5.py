@@ -3,8 +3,9 @@
 Its scores are not divided by √d_k. Version 1.1 has a gated feed-forward and an output of its own.
 """
 
+from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
-from regard.models.families.family import Family, Names, Values, in_each_layer
+from regard.models.families.family import ACTIVATIONS, Family, Names, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice, count, flag, whole
 
 SHAPE: Values = {
@@ -33,12 +34,12 @@ SIZES = {
     "t5-11b": _size(24, 1024, 128, 65536, head_width=128),
 }
 
-FEEDFORWARDS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
-"""Their feed_forward_proj → our feedforward."""
+GATED = {"gelu": "geglu", "gelu_tanh": "geglu_tanh", "silu": "swiglu"}
+"""An activation → the feed-forward with a gate of it."""
 
 
-def _attention(ours: str, theirs: str) -> dict[str, str]:
-    return {f"{ours}.{name}": f"{theirs}.{name[0]}" for name in ("query", "key", "value", "output")}
+def _attention(name: str, hf: str) -> dict[str, str]:
+    return {f"{name}.{part}": f"{hf}.{part[0]}" for part in ("query", "key", "value", "output")}
 
 
 def _feedforward(layer: str, *, gated: bool) -> dict[str, str]:
@@ -50,7 +51,7 @@ def _feedforward(layer: str, *, gated: bool) -> dict[str, str]:
 
 
 def _names(config: TransformerConfig) -> Names:
-    gated = config.feedforward != "relu"
+    gated = config.feedforward in GATED.values()
     own = {**_attention("self_attention", "layer.0.SelfAttention"), "self_residual.norm": "layer.0.layer_norm"}
     cross = {**_attention("cross_attention", "layer.1.EncDecAttention"), "cross_residual.norm": "layer.1.layer_norm"}
     first = "block.0.layer.0.SelfAttention.relative_attention_bias"
@@ -66,23 +67,41 @@ def _names(config: TransformerConfig) -> Names:
     }
 
 
-def _read_odd(theirs: Values) -> Values:
-    layers, decoding = count(theirs, "num_layers", 6), whole(theirs, "num_decoder_layers", None)
-    width, heads, own = count(theirs, "d_model", 512), count(theirs, "num_heads", 8), count(theirs, "d_kv", 64)
-    tied = flag(theirs, "tie_word_embeddings", True)
+def _read_feedforward(hf: Values) -> str:
+    """Of `relu` or `gated-gelu`, where GELU is its tanh approximation; two other keys, where they are there, win."""
+    said = hf.get("feed_forward_proj", "relu")
+    gate, _, activation = str(said).rpartition("-")
+    if not isinstance(said, str) or gate not in ("", "gated"):
+        raise ConfigError(f"feed_forward_proj = {said!r} is not known here", "use gated-gelu, gated-silu or relu")
+    known = {"dense_act_fn": "gelu_new" if said == "gated-gelu" else activation, "is_gated_act": bool(gate)}
+    known |= {key: hf[key] for key in known if key in hf}
+    name = choice(known, "dense_act_fn", "relu", ACTIVATIONS)
+    if not flag(known, "is_gated_act", False):
+        return name
+    if name not in GATED:
+        raise ConfigError(f"feed_forward_proj = {said!r} is not known here", "use gated-gelu, gated-silu or relu")
+    return GATED[name]
+
+
+def _from_hf_extra(hf: Values) -> Values:
+    layers, decoding = count(hf, "num_layers", 6), whole(hf, "num_decoder_layers", None)
+    width, heads, own = count(hf, "d_model", 512), count(hf, "num_heads", 8), count(hf, "d_kv", 64)
+    tied = flag(hf, "tie_word_embeddings", True)
     return {
-        "feedforward": choice(theirs, "feed_forward_proj", "relu", FEEDFORWARDS),
+        "feedforward": _read_feedforward(hf),
         "layers": decoding or layers,
         "encoder_layers": None if decoding in (None, layers) else layers,
         "head_width": None if own * heads == width else own,
-        "output_scaled": flag(theirs, "scale_decoder_outputs", tied),
+        "output_scaled": flag(hf, "scale_decoder_outputs", tied),
     }
 
 
-def _write_odd(config: TransformerConfig) -> Values:
-    kind = next((theirs for theirs, ours in FEEDFORWARDS.items() if ours == config.feedforward), "relu")
+def _to_hf_extra(config: TransformerConfig) -> Values:
+    gated = next((name for name, gate in GATED.items() if gate == config.feedforward), None)
+    activation = hf_activation(gated or config.feedforward)
     return {
-        "feed_forward_proj": kind,
+        "feed_forward_proj": f"gated-{activation.removesuffix('_new')}" if gated else activation,
+        "dense_act_fn": activation,
         "num_layers": config.encoder_layers,
         "num_decoder_layers": config.layers,
         "d_kv": config.head_width,
@@ -115,6 +134,12 @@ FAMILY = Family(
         "vocabulary": ("vocab_size", 32128),
     },
     fixed={},
+    aliases={
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+        "head_dim": "d_kv",
+    },
     architectures={"tokens": "T5ForConditionalGeneration"},
     body="",
     names=_names,
@@ -124,6 +149,6 @@ FAMILY = Family(
         "lm_head.weight": "shared.weight",
     },
     dropped=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
-    from_hf_extra=_read_odd,
-    to_hf_extra=_write_odd,
+    from_hf_extra=_from_hf_extra,
+    to_hf_extra=_to_hf_extra,
 )
