@@ -150,7 +150,9 @@ CONFIGS = {
     "a decoding BERT": Wrong("bert masked", config(is_decoder=True), "is_decoder", "is_decoder"),
     "sides of unequal heads": Wrong("marian", config(decoder_attention_heads=6), "attention_heads", "attention_heads"),
     "two tables": Wrong("marian", config(share_encoder_decoder_embeddings=False), "share_encoder", "share_encoder"),
-    "a T5 of its own gate": Wrong("t5", config(feed_forward_proj="gated-relu", is_gated_act=True), "'gated-relu'", "'gated-relu'"),
+    "a T5 of its own gate": Wrong(
+        "t5", config(feed_forward_proj="gated-relu", is_gated_act=True), "'gated-relu'", "'gated-relu'"
+    ),
     "a feed_forward_proj of a number": Wrong("t5", config(feed_forward_proj=[1]), "feed_forward_proj", "feed_forward"),
     "buckets of nothing": Wrong("t5", config(relative_attention_num_buckets=0), "relative_attention", "relative"),
     "d_kv in letters": Wrong("t5", config(d_kv="7"), "d_kv", "d_kv"),

@@ -4,7 +4,7 @@ import tempfile
 import webbrowser
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,11 +59,16 @@ class Model:
         strategy: Strategy | None = None,
         max_new_tokens: int | None = None,
         stream: bool = False,
+        special_tokens: bool = False,
     ) -> Any:
         """Do what the model is for: the answer to a text, or a list of several; with `stream`, pieces as they come.
 
-        A translator and a language model give a text, a classifier its labels with their probabilities.
+        A translator and a language model give a text, a classifier its labels with their probabilities. With
+        `special_tokens` the names of special tokens in a text are these tokens; without, they are text like any other.
         """
+        if special_tokens:
+            parsing = replace(self, tokenizer=self.tokenizer.parsing_special_tokens)
+            return parsing.run(text, strategy=strategy, max_new_tokens=max_new_tokens, stream=stream)
         if not isinstance(text, Sequence):
             raise InputError(f"a text is a string, not {type(text).__name__}", "give a string, or a list of several")
         if stream:

@@ -35,6 +35,9 @@ def run(
         int | None, typer.Option(min=1, help="The best so many of a beam, a line each; at most its width.")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it is made.")] = False,
+    special_tokens: Annotated[
+        bool, typer.Option("--special-tokens", help="Names of special tokens in the text are these tokens.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
 ) -> None:
     """Do what the model is for: a translator translates, a language model goes on, a classifier gives labels.
@@ -52,6 +55,8 @@ def run(
         other = "--json" if as_json else "--samples"
         raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
     loaded = api.load(model)
+    if special_tokens:
+        loaded = replace(loaded, tokenizer=loaded.tokenizer.parsing_special_tokens)
     text = _with_context(loaded, text, context)
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
     given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}

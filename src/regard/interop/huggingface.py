@@ -27,8 +27,7 @@ KIN: Mapping[str, tuple[str, ...]] = {
     "bert": ("distilbert", "electra", "albert", "mobilebert", "modernbert", "deberta", "deberta-v2", "mpnet", "ernie"),
     "roberta": ("xlm-roberta", "camembert", "longformer", "xlm", "flaubert", "roformer", "data2vec-text", "xmod"),
     "gpt2": ("openai-gpt", "gpt_neo", "gptj", "gpt_neox", "gpt_bigcode", "opt", "bloom", "codegen", "falcon", "mpt"),
-    "llama": ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi", "phi3", "olmo")
-    + ("olmo2", "stablelm", "starcoder2", "cohere", "granite", "smollm3", "deepseek_v3", "llama4", "internlm2"),
+    "llama": ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "olmo2", "smollm3"),
     "marian": ("bart", "mbart", "pegasus", "m2m_100", "blenderbot", "blenderbot-small", "fsmt", "led", "nllb-moe"),
     "t5": ("mt5", "umt5", "longt5", "switch_transformers", "byt5", "t5gemma", "udop"),
 }

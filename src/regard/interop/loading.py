@@ -49,7 +49,7 @@ def open_folder(folder: Path) -> Loaded:
                 "copy its config.json and generation_config.json again",
             )
         begin = tokenizer.special_tokens.pad if start is None else start
-        tokenizer = PretrainedTokenizer(tokenizer.engine, tokenizer.rule, replace(tokenizer.special_tokens, bos=begin))
+        tokenizer = tokenizer.with_roles(replace(tokenizer.special_tokens, bos=begin))
     _check_size(tokenizer, module.config, folder)
     writes = module.config.head == "tokens"
     decoding = (
@@ -80,7 +80,7 @@ def _of_stated_length(config: TransformerConfig, folder: Path) -> TransformerCon
     path = folder / "tokenizer_config.json"
     stated = [config.max_positions] if "max_positions" in family_of(folder).keys else []
     longest = read_json(path, "copy it again").get("model_max_length") if path.is_file() else None
-    if isinstance(longest, int) and 1 <= longest <= MOST:  # 10³⁰ is theirs for nobody knows
+    if isinstance(longest, int) and 1 <= longest <= MOST:  # 10³⁰ is written where nobody knows
         stated.append(longest)
     return config.model_copy(update={"trained_length": min(stated, default=None)})
 
@@ -99,11 +99,8 @@ def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Pat
         return {"name": TASK_OF_HEAD[config.head], **(read_pooling(folder) if config.head == "none" else {})}
     if config.architecture == "encoder_decoder":
         return {"name": "translation"}
-    apply_template = tokenizer.apply_template([])[0]
-    return {
-        "name": "language_modelling",
-        "begin": "bos" if apply_template and apply_template[0] == tokenizer.special_tokens.bos else "none",
-    }
+    begun = tokenizer.apply_template([])[0][:1] == [tokenizer.special_tokens.bos]
+    return {"name": "language_modelling", "begin": "bos" if begun else "none"}
 
 
 def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable, family: str) -> Recipe:

@@ -13,6 +13,7 @@ from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.sentences import write_pooling
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
+from regard.text.kept_settings import write_kept_settings
 from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
 
@@ -39,6 +40,8 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     if module.config.context is not None:
         settings["model_max_length"] = module.config.context
     write_json(folder / "tokenizer_config.json", settings)
+    if isinstance(tokenizer, PretrainedTokenizer):
+        write_kept_settings(folder, tokenizer.settings)
     if module.config.head == "tokens":
         write_json(folder / GENERATION, to_generation_config(recipe.decoding, ids))
     if recipe.task.name == "sentence_embedding":

@@ -49,6 +49,8 @@ class CharacterTokenizer(Tokenizer):
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Every character is a token."""
+        if self._parses:
+            return super().offsets(text)
         return [(place, place + 1) for place in range(len(valid_text(text)))]
 
     @classmethod

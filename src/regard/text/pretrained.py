@@ -11,7 +11,7 @@ What the other kinds promise does not hold here: a text may come back changed, a
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from regard.errors import FileError, InputError
 from regard.text.bytelevel import bytes_of
 from regard.text.counting import read_texts, valid_text
 from regard.text.incremental import ByteStream, TextStream
+from regard.text.kept_settings import KEPT, kept_settings, read_kept_settings
 from regard.text.registry import open_tokenizer
 from regard.text.special_tokens import Settings, SpecialTokens, read_settings, special_tokens_in
 from regard.text.template import Template, template_of
@@ -43,8 +44,16 @@ class PretrainedTokenizer(Tokenizer):
 
     kind = "pretrained"
 
-    def __init__(self, engine: Engine, rule: str | None = None, special_tokens: SpecialTokens | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        rule: str | None = None,
+        special_tokens: SpecialTokens | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         """Take an engine; people call `open_pretrained`, `load` or `from_json`."""
+        self.settings = {} if settings is None else dict(settings)
+        """What the files say and nothing here reads, such as a chat template: kept for whoever they are written for."""
         self.special_tokens = (
             Settings({}).special_tokens(engine.get_vocab()) if special_tokens is None else special_tokens
         )
@@ -60,22 +69,28 @@ class PretrainedTokenizer(Tokenizer):
     def from_json(cls, text: str) -> "PretrainedTokenizer":
         """Rebuild a tokenizer from what `to_json` gave, or from anybody's tokenizer.json."""
         engine, rule = parse_engine(text)
-        return cls(engine, rule, special_tokens_in(text))
+        return cls(engine, rule, special_tokens_in(text), kept_settings(text))
 
     def to_json(self) -> str:
         """The whole tokenizer as tokenizer.json text, its special tokens in a key that other libraries pass over."""
         record = json.loads(super().to_json())
         record["model"]["special_tokens"] = asdict(self.special_tokens)
+        if self.settings:
+            record["model"][KEPT] = self.settings
         return json.dumps(record, indent=2, ensure_ascii=False)
 
     def with_specials(self, names: Iterable[str]) -> "PretrainedTokenizer":
         """The same with more special tokens, whose ids follow its last; those it has stay."""
         more = super().with_specials(names)
-        return type(self)(more.engine, self.rule, self.special_tokens)
+        return type(self)(more.engine, self.rule, self.special_tokens, self.settings)
+
+    def with_roles(self, special_tokens: SpecialTokens) -> "PretrainedTokenizer":
+        """The same with other tokens that begin, end, fill and hide."""
+        return type(self)(self.engine, self.rule, special_tokens, self.settings)
 
     def of_size(self, size: int) -> "PretrainedTokenizer":
         """The same for a model that has more rows than there are tokens, as many have: the ids above are no text."""
-        wider = type(self)(self.engine, self.rule, self.special_tokens)
+        wider = self.with_roles(self.special_tokens)
         wider._size = max(size, self._size)
         if wider._bytes is not None:
             wider._bytes += [b""] * (wider._size - len(wider._bytes))
@@ -108,7 +123,7 @@ class PretrainedTokenizer(Tokenizer):
     @cached_property
     def _fast(self) -> Encode | None:
         """tiktoken, where the file is a plain byte-level BPE."""
-        if Tokenizer.problem_of(self.engine) is not None:
+        if self._parses or Tokenizer.problem_of(self.engine) is not None:
             return None
         return fast_encoder(self.engine, json.loads(self.engine.to_str()))
 
@@ -123,11 +138,15 @@ class PretrainedTokenizer(Tokenizer):
     @cached_property
     def _cutter(self) -> Engine:
         """The engine that texts are given to."""
+        if self._parses:
+            return deafened(self.engine, ())
         spellable = self._special_id.keys() & self.engine.get_vocab(with_added_tokens=False).keys()
         return deafened(self.engine, self._special_id) if spellable else self.engine
 
     def encode_naming(self, text: str, names: Sequence[str]) -> list[int]:
         """Ids of a text in which these special tokens are written by name; the file says whose blanks beside are."""
+        if self._parses:
+            return self.encode(text)
         heard = tuple(name for name in names if name in self._special_id)
         if heard not in self._hearing:
             self._hearing[heard] = deafened(self.engine, [name for name in self._special_id if name not in heard])
@@ -138,6 +157,11 @@ class PretrainedTokenizer(Tokenizer):
     def _hearing(self) -> dict[tuple[str, ...], Engine]:
         """Engines in which texts spell some of the special tokens, by the names of these."""
         return {}
+
+    @cached_property
+    def parsing_special_tokens(self) -> "Tokenizer":
+        """The same where the names of special tokens in a text become their ids: for texts of a program, not users'."""
+        return self._parsing()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token of `encode(text)` sits in the text, in characters."""
@@ -255,7 +279,8 @@ def open_pretrained(folder: Path) -> PretrainedTokenizer:
         _template_as_roberta(engine, settings)
     vocabulary = engine.get_vocab()
     _make_special(engine, [vocabulary[name] for name in settings.more if name in vocabulary])
-    return PretrainedTokenizer(engine, special_tokens=settings.special_tokens(vocabulary))
+    kept = read_kept_settings(folder, engine)
+    return PretrainedTokenizer(engine, special_tokens=settings.special_tokens(vocabulary), settings=kept)
 
 
 def open_any(path: Path) -> Tokenizer:

@@ -83,6 +83,7 @@ class Tokenizer:
         """What does the work; not to be changed."""
         self._special_text = {token: str(entry.content) for token, entry in added.items() if entry.special}
         self._special_id = {text: token for token, text in self._special_text.items()}
+        self._parses = False
         self._size = int(engine.get_vocab_size())
         self._bytes = self._all_bytes() if isinstance(engine.pre_tokenizer, ByteLevel) else None
         self.rule = rule
@@ -165,9 +166,27 @@ class Tokenizer:
         """Write a tokenizer.json."""
         write_text(Path(path), self.to_json())
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a text; no special token is added or recognised."""
-        return self._encode(valid_text(text))
+    def encode(self, text: str, *, special_tokens: bool = False) -> list[int]:
+        """Ids of a text; no special token is added, and none recognised unless `special_tokens` asks for it."""
+        return self.parsing_special_tokens.encode(text) if special_tokens else self._encode(valid_text(text))
+
+    @cached_property
+    def parsing_special_tokens(self) -> "Tokenizer":
+        """The same where the names of special tokens in a text become their ids: for texts of a program, not users'."""
+        other = self._parsing()
+        record = json.loads(self.engine.to_str())
+        for token in record["added_tokens"]:  # blanks before what is hidden are part of it
+            token["lstrip"] = token["content"] not in (self.pad, self.bos, self.eos, self.unk)
+        other.engine = Engine.from_str(json.dumps(record))
+        vars(other)["_encode"] = other._encode_by_tokenizers
+        return other
+
+    def _parsing(self) -> "Tokenizer":
+        """The same without what is kept for texts that spell no special token."""
+        other = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name not in ("_encode", "_fast", "_cutter")}
+        vars(other).update(kept | {"_parses": True})
+        return other
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each text, computed in parallel; equal to `encode` of each."""
@@ -206,6 +225,8 @@ class Tokenizer:
 
     def encode_naming(self, text: str, names: Sequence[str]) -> list[int]:
         """Ids of a text in which these special tokens are written by name, blanks before a name being part of it."""
+        if self._parses:
+            return self.encode(text)
         *begun, last = re.split(f"({'|'.join(map(re.escape, names))})", valid_text(text))
         ids: list[int] = []
         for before, name in zip(begun[::2], begun[1::2], strict=True):
