@@ -301,3 +301,16 @@ def test_robertas_two_files_are_framed_as_its_tokenizer_json_is(tmp_path):
     found = open_pretrained(two)
     assert found.apply_template([5, 7], [11]) == whole.apply_template([5, 7], [11]) == ([0, 5, 7, 2, 2, 11, 2], [0] * 7)
     assert found.encode("a</s>b") == whole.encode("a</s>b")
+
+
+# Special tokens in a text, where they are asked for
+
+
+def test_names_of_special_tokens_are_these_tokens_where_that_is_asked_for(ours, theirs):
+    names = [theirs.decode([token]) for token in theirs.all_special_ids]
+    texts = [f"{name}The {name} river{name} {name}is wide." for name in names] + [" ".join(names), *ASKED]
+    for text in texts:
+        assert ours.encode(text, special_tokens=True) == plain(theirs, text)
+        assert ours.parsing_special_tokens.encode_batch([text, text]) == [plain(theirs, text)] * 2
+    spelt = ours.encode("".join(names))
+    assert not {*spelt} & {*theirs.all_special_ids} - {ours.special_tokens.unk}
