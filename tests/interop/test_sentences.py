@@ -108,3 +108,45 @@ def test_what_is_not_known_of_such_a_folder_is_refused(encoder, modes, kinds, pr
         regard.load(told(encoder, tmp_path / "told", modes, kinds))
     assert problem in refused.value.problem
     assert "this version reads" in refused.value.remedy
+
+
+def test_a_text_is_cut_and_made_small_as_its_folder_says_and_after_a_round_trip_too(encoder, call, tmp_path):
+    folder = told(encoder, tmp_path / "told", {"pooling_mode_mean_tokens": True}, ["Transformer", "Pooling"])
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 7, "do_lower_case": True}))
+    prompts = {"prompts": {"query": "What is WIDE? "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    theirs, wanted = Theirs(encoder, "AutoModel"), []
+    for text in TEXTS:
+        read = theirs.tokenizer(f"What is WIDE? {text}".lower(), truncation=True, max_length=7, return_tensors="pt")
+        with torch.no_grad():
+            wanted.append(theirs.model(**read).last_hidden_state[0].mean(0))
+    assert call("convert", folder, tmp_path / "own").code == 0
+    assert call("convert", tmp_path / "own", tmp_path / "again", "--to", "huggingface").code == 0
+    for one in (folder, tmp_path / "own", tmp_path / "again"):
+        assert_close(torch.tensor(regard.load(one).run(TEXTS)), torch.stack(wanted))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sentence_bert_config.json", {"max_seq_length": 0}),
+        ("sentence_bert_config.json", {"max_seq_length": "many"}),
+        ("sentence_bert_config.json", {"do_lower_case": "yes"}),
+        ("config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": "query"}),
+    ],
+)
+def test_limits_and_prompts_that_cannot_be_used_are_refused_by_their_file(encoder, name, values, tmp_path):
+    folder = told(encoder, tmp_path / "told", {"pooling_mode_mean_tokens": True}, ["Transformer", "Pooling"])
+    (folder / name).write_text(json.dumps(values))
+    with pytest.raises(FileError, match=name):
+        regard.load(folder)
+
+
+def test_a_prompt_that_is_left_out_of_the_vector_is_refused(encoder, tmp_path):
+    modes = {"pooling_mode_mean_tokens": True, "include_prompt": False}
+    folder = told(encoder, tmp_path / "told", modes, ["Transformer", "Pooling"])
+    regard.load(folder)
+    prompts = {"prompts": {"query": "What? "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    with pytest.raises(FileError, match="leaves the prompt out"):
+        regard.load(folder)

@@ -16,7 +16,7 @@ from regard.files import read_json
 from regard.interop.generation_config import read_generation_config, read_start
 from regard.interop.huggingface import family_of, read_config, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
-from regard.interop.sentences import read_pooling
+from regard.interop.sentences import read_sentences
 from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import DecodingTable, ModelTable, Recipe, TaskTable, TokenizerTable
@@ -96,7 +96,8 @@ def _check_size(tokenizer: PretrainedTokenizer, config: TransformerConfig, folde
 def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Path) -> dict[str, Any]:
     """The [task] table."""
     if config.head in TASK_OF_HEAD:
-        return {"name": TASK_OF_HEAD[config.head], **(read_pooling(folder) if config.head == "none" else {})}
+        more = read_sentences(folder, config.max_positions) if config.head == "none" else {}
+        return {"name": TASK_OF_HEAD[config.head], **more}
     if config.architecture == "encoder_decoder":
         return {"name": "translation"}
     begun = tokenizer.apply_template([])[0][:1] == [tokenizer.special_tokens.bos]

@@ -10,7 +10,7 @@ from regard.data.sentinels import SENTINELS
 from regard.files import write_json, write_text
 from regard.interop.generation_config import GENERATION, to_generation_config
 from regard.interop.huggingface import fitting_family, write_model
-from regard.interop.sentences import write_pooling
+from regard.interop.sentences import write_sentences
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
 from regard.text.kept_settings import write_kept_settings
@@ -45,7 +45,7 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     if module.config.head == "tokens":
         write_json(folder / GENERATION, to_generation_config(recipe.decoding, ids))
     if recipe.task.name == "sentence_embedding":
-        write_pooling(folder, module.config.width, recipe.task)
+        write_sentences(folder, module.config.width, recipe.task)
     return family.name
 
 

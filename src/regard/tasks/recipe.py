@@ -46,15 +46,16 @@ class TaskTable(Config):
 
     name: TaskName = Field("translation", description="a text in, a text out; a text to go on with; …")
     bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
-    prefix: str = Field("", description="put before every source, as T5 is told what to do")
+    prefix: str = Field("", description="put before every source or embedded text, as T5 is told what to do")
     begin: Literal["bos", "none"] = Field(
-        "bos",
-        description="the special token every text of a language model begins with, in training and when it goes on",
+        "bos", description="the special token a language model's texts begin with, in training and when it goes on"
     )
     pooling: Literal["mean", "first", "max"] = Field(
         "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"
     )
     normalised: bool = Field(True, description="what stands for a whole text is brought to length 1")
+    max_seq_length: int | None = Field(None, ge=1, description="tokens of a text that is embedded; the rest is cut off")
+    do_lower_case: bool = Field(False, description="a text that is embedded is read in small letters")
 
 
 class DataTable(Config):
@@ -238,10 +239,12 @@ SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
 
 MEANT_FOR: dict[str, tuple[str, ...]] = {
     "task.bleu": ("translation",),
-    "task.prefix": ("translation",),
+    "task.prefix": ("translation", "sentence_embedding"),
     "task.begin": ("language_modelling",),
     "task.pooling": ("sentence_embedding",),
     "task.normalised": ("sentence_embedding",),
+    "task.max_seq_length": ("sentence_embedding",),
+    "task.do_lower_case": ("sentence_embedding",),
     "data.window": ("language_modelling", "masked", "denoising", "classification", "question_answering"),
     "data.batches": ("translation",),
 }

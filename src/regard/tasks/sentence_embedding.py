@@ -71,13 +71,16 @@ class Vectors(Task[Corpus]):
 
 
 def sentence_vectors(model: Loaded, texts: Sequence[str]) -> Tensor:
-    """One vector for each text, as [task] pooling says; of length 1, unless [task] normalised says otherwise."""
-    token = model.tokenizer
-    rows = [token.apply_template(ids)[0] for ids in token.encode_batch(list(texts))]
+    """One vector for each text, as [task] says: its pooling, length 1 or not, and how much of a text is read."""
+    token, task = model.tokenizer, model.recipe.task
+    texts = [task.prefix + text for text in texts]
+    texts = [text.lower() for text in texts] if task.do_lower_case else texts
+    room = None if task.max_seq_length is None else max(task.max_seq_length - token.added(), 0)
+    rows = [token.apply_template(ids[:room])[0] for ids in token.encode_batch(texts)]
     inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(next(model.module.parameters()).device)
     hidden: Tensor = model.module(inputs)
-    vectors = pooled(hidden, inputs.tokens.real[..., None], model.recipe.task.pooling)
-    return F.normalize(vectors, dim=-1) if model.recipe.task.normalised else vectors
+    vectors = pooled(hidden, inputs.tokens.real[..., None], task.pooling)
+    return F.normalize(vectors, dim=-1) if task.normalised else vectors
 
 
 def pooled(hidden: Hidden, real: Bool[Tensor, "batch tokens 1"], pooling: str) -> Float[Tensor, "batch width"]:
