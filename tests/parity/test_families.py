@@ -2,10 +2,11 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_peers import PEERS, cross, our_inputs, saved, their_call
 
 from rounding import assert_close
@@ -13,7 +14,14 @@ from rounding import assert_close
 transformers = pytest.importorskip("transformers")
 
 from regard.data.batching import Inputs, Padded  # noqa: E402
-from regard.interop.huggingface import family_of, fitting_family, read_model, read_special_token_ids, write_model  # noqa: E402
+from regard.errors import FileError  # noqa: E402
+from regard.interop.huggingface import (  # noqa: E402
+    family_of,
+    fitting_family,
+    read_model,
+    read_special_token_ids,
+    write_model,
+)
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 NAMES = list(PEERS)
@@ -121,3 +129,32 @@ def test_shards_are_read_as_one(tmp_path):
     assert len(set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values())) > 2
     for name, tensor in read_model(folder).state_dict().items():
         assert torch.equal(tensor, whole.state_dict()[name])
+
+
+@torch.no_grad()
+def test_a_marian_without_its_head_reads_its_table_backwards_as_transformers_does(tmp_path):
+    peer = replace(PEERS["marian"], model="MarianModel")
+    folder = saved(peer.build(), tmp_path)
+    theirs = transformers.MarianMTModel.from_pretrained(folder, attn_implementation="eager").eval()
+    ours, inputs = read_model(folder), our_inputs(peer, "right")
+    wanted, _ = outputs(PEERS["marian"], theirs, "right")
+    assert_close(ours(inputs)[inputs.tokens.real], wanted[inputs.tokens.real])
+
+
+@torch.no_grad()
+def test_a_marian_without_a_bias_of_its_output_has_zeros(tmp_path):
+    theirs = PEERS["marian"].build()
+    theirs.final_logits_bias.zero_()
+    folder = saved(theirs, tmp_path)
+    whole = read_model(folder).state_dict()
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["final_logits_bias"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    found = read_model(folder).state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in whole.items())
+
+
+def test_an_untied_marian_is_told_what_is_read_and_not_what_it_has(tmp_path):
+    peer = replace(PEERS["marian"], values=PEERS["marian"].values | {"tie_word_embeddings": False})
+    with pytest.raises(FileError, match="only the output may have a table of its own here; this version reads marian"):
+        read_model(saved(peer.build(), tmp_path))

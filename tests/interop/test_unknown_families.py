@@ -1,0 +1,48 @@
+"""A folder of a family that is not read: the reason first, what is read, and what is built like it."""
+
+import json
+
+import pytest
+
+import regard
+from regard.errors import FileError
+from regard.interop.huggingface import KIN
+from regard.models.families import FAMILIES
+
+READ = "this version reads bert, gpt2, llama, marian, roberta, t5"
+NEAREST = {
+    "bart": "marian",
+    "distilbert": "bert",
+    "mistral": "llama",
+    "qwen2": "llama",
+    "gemma": "llama",
+    "mt5": "t5",
+    "xlm-roberta": "roberta",
+    "opt": "gpt2",
+    "vit": None,
+    "clip": None,
+    "mamba": None,
+}
+
+
+@pytest.mark.parametrize("kind", NEAREST)
+def test_the_family_is_the_reason_whatever_else_is_missing(kind, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(FileError) as refused:
+        regard.load(tmp_path)
+    assert refused.value.problem.endswith(f"says model_type = {kind!r}, a family that is not known here")
+    kin = NEAREST[kind]
+    assert refused.value.remedy == (f"take a {kin} model, which is built much like it: {READ}" if kin else READ)
+
+
+def test_kin_are_families_that_are_read_and_others_that_are_not():
+    known = {family.model_type for family in FAMILIES.values()}
+    assert KIN.keys() == known
+    assert known.isdisjoint(kind for kinds in KIN.values() for kind in kinds)
+
+
+def test_what_no_family_has_is_the_reason_before_a_missing_tokenizer(tmp_path):
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "sliding_window": 4096}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileError, match="sliding_window = 4096 changes what each token attends to"):
+        regard.load(tmp_path)
