@@ -1,7 +1,5 @@
 """What Numba compiles counts the same pieces and learns the same merges as Python and the engine do."""
 
-import os
-import subprocess
 import sys
 from collections import Counter
 from itertools import chain
@@ -103,32 +101,3 @@ def training_blocks(texts, by):
     from regard.text.counting import count_blocks
 
     return count_blocks(texts, by, block=997)
-
-
-LEARN = """
-from regard.text import training
-from regard.text.tokenizer import Tokenizer
-training.MUCH_TEXT = 0
-print(Tokenizer.train(["the rose by the river bank", "naïve 日本 2021"] * 3, 271).merges)
-"""
-
-
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_kept_code_that_was_half_written_is_done_without_and_made_again(ending: str, tmp_path) -> None:
-    def learnt() -> str:
-        command = [sys.executable, "-c", LEARN]
-        return subprocess.run(
-            command, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=True
-        ).stdout
-
-    def whole() -> set[int]:
-        return {path.stat().st_size for path in tmp_path.rglob(f"pretokenize_numba.*.{ending}")}
-
-    first, sizes = learnt(), whole()
-    assert min(sizes) > 97
-    for path in tmp_path.rglob(f"pretokenize_numba.*.{ending}"):
-        path.write_bytes(path.read_bytes()[:97])
-    assert learnt() == first  # in plain Python
-    assert not [*tmp_path.rglob("pretokenize_numba.*.nbi")]
-    assert learnt() == first
-    assert min(whole()) > 97

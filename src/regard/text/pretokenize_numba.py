@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, no_type_check
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.compiled import cached_njit
 from regard.text.bytelevel import BLANKS
 
 Numbers = NDArray[Any]
@@ -37,8 +37,7 @@ _KINDS = _kinds()
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A part of the counting."""
-    part: Callable[..., Any] = numba.njit(function, cache=True, nogil=True)
-    return part
+    return cached_njit(function, {})
 
 
 def count_pieces(texts: Sequence[str]) -> dict[str, int]:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any, no_type_check
 
-import numba
 import numpy as np
 from jaxtyping import Int32
 
+from regard.compiled import cached_njit
 from regard.embedding.word2vec.block import LANES, Block, Draws, Text
 from regard.embedding.word2vec.rows import choose, fetch
 
@@ -24,15 +24,12 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     threads change at once, and that go from core to core. And it hands a tuple over number by number: a call with a
     block has 171 of them.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    part: Callable[..., Any] = numba.njit(function, **options)
-    return part
+    return cached_njit(function, {"error_model": "numpy", "_nrt": False, "forceinline": True})
 
 
 def making(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same of what makes arrays."""
-    part: Callable[..., Any] = numba.njit(function, cache=True, nogil=True, error_model="numpy")
-    return part
+    return cached_njit(function, {"error_model": "numpy"})
 
 
 @compiled

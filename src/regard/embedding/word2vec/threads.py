@@ -10,15 +10,17 @@ import ctypes
 import platform
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple, no_type_check
 
-import numba
 import numpy as np
 from jaxtyping import Int64
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
+
+from regard.compiled import cached_njit
 
 LOOKS = 2000
 """Before a waiting thread sleeps: some tens of microseconds, a part of the time that a block takes."""
@@ -120,7 +122,7 @@ def _call(typing: Any, function: Any, number: Any) -> Any:
     return types.void(types.uintp, types.int32), generate
 
 
-@numba.njit(cache=True, nogil=True, _nrt=False)
+@partial(cached_njit, options={"_nrt": False})
 @no_type_check
 def meet(meeting: Meeting, arrivals: int) -> bool:
     """Arrive, and wait until so many have; false when the work was broken off."""
