@@ -217,7 +217,7 @@ def test_an_encoders_first_and_last_special_tokens_begin_and_end(tmp_path):
 
 
 @pytest.mark.parametrize("begin", [True, False])
-def test_the_tokenizer_itself_says_how_a_text_is_framed(tmp_path, begin):
+def test_the_tokenizer_itself_says_which_special_tokens_stand_round_a_text(tmp_path, begin):
     folder = write("byte-fallback", tmp_path)
     rewritten(folder, "tokenizer_config.json", {"add_bos_token": begin, "add_eos_token": True})
     ours, theirs = open_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
@@ -290,7 +290,7 @@ def test_gpt2s_two_files_are_read(tmp_path):
     assert ours._fast is not None
 
 
-def test_robertas_two_files_are_framed_as_its_tokenizer_json_is(tmp_path):
+def test_robertas_two_files_have_the_template_of_its_tokenizer_json(tmp_path):
     whole = open_pretrained(write("roberta", tmp_path / "whole"))
     record = json.loads(whole.to_json())["model"]
     two = tmp_path / "two"

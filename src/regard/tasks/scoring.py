@@ -66,7 +66,7 @@ def inputs_of(model: Loaded, task: Task[Any], text: str, target: str | None) -> 
         text, context = split_question(text)
         pair = token.encode(context)
     hidden = [token.mask] if token.mask in token.special_ids else []
-    row, segments = token.framed(token.encode_marked(text, hidden) if hidden else token.encode(text), pair)
+    row, segments = token.apply_template(token.encode_naming(text, hidden) if hidden else token.encode(text), pair)
     return Inputs(Padded.of([row], segments=[segments] if model.module.config.segments else None))
 
 
