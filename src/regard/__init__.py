@@ -114,7 +114,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605  (a list of strings, made from the table above)
 
 
-if not TYPE_CHECKING:  # which would take any name for one of ours otherwise
+if not TYPE_CHECKING:  # which would take any name for one of Regard's otherwise
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME_OF:

@@ -95,7 +95,7 @@ def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
     peer that has it is the comparison of each side at its best. `same_precision` is over regard's time in that one.
     """
     best: dict[str, float] = {}
-    ours = {one.precision: one.timed.median for one in results if one.contestant == "regard"}
+    own = {one.precision: one.timed.median for one in results if one.contestant == "regard"}
     for one in results:
         best[one.contestant] = min(best.get(one.contestant, one.timed.median), one.timed.median)
     for one in results:
@@ -106,7 +106,7 @@ def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
             "tokens_per_second": round(one.tokens * 1000 / one.timed.median, 1),
             "milliseconds": round(one.timed.median, 3),
             "ratio": round(one.timed.median / best["regard"], 3),
-            "same_precision": round(one.timed.median / ours[one.precision], 3),
+            "same_precision": round(one.timed.median / own[one.precision], 3),
             "faster": one.timed.median == best[one.contestant],
             "parameters": one.parameters,
             "rounds": [round(each, 3) for each in one.timed.rounds],

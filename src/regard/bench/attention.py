@@ -193,13 +193,13 @@ def forward(work: Callable[[], Tensor]) -> Work:
 
 def compared(what: str, timed: dict[str, Any], kernel: str) -> Iterator[Row]:
     """A row per contestant: its median, its rounds, and how many times regard's time it takes."""
-    ours = timed["regard"].median
+    own = timed["regard"].median
     for name, one in timed.items():
         row = {
             "what": what,
             "contestant": name,
             "milliseconds": round(one.median, 3),
-            "ratio": round(one.median / ours, 3),
+            "ratio": round(one.median / own, 3),
         }
         row |= {"kernel": kernel} if name == "regard" else {}
         yield row | {"rounds": [round(each, 3) for each in one.rounds]}

@@ -64,18 +64,18 @@ LANGUAGE_MODEL = Case("decoder", layers=6, tokens=256, dropout=0.0)
 
 def rows() -> Iterator[dict[str, Any]]:
     """All figures, of the peers that are installed."""
-    ours = Contestant("regard", regard, keeps_memory=True)
-    theirs = [
+    own = Contestant("regard", regard, keeps_memory=True)
+    peers = [
         Contestant("nn.Transformer", torch_transformer, keeps_memory=False),
         Contestant("nn.Transformer, freed memory kept", torch_transformer, keeps_memory=True),
     ]
-    yield from compared(TRANSLATOR.name, compete([ours, *theirs], TRANSLATOR, warm_up=2))
+    yield from compared(TRANSLATOR.name, compete([own, *peers], TRANSLATOR, warm_up=2))
     if installed("x_transformers"):
-        theirs = [
+        peers = [
             Contestant("x-transformers", x_transformers, keeps_memory=False),
             Contestant("x-transformers, freed memory kept", x_transformers, keeps_memory=True),
         ]
-        yield from compared(LANGUAGE_MODEL.name, compete([ours, *theirs], LANGUAGE_MODEL, warm_up=2))
+        yield from compared(LANGUAGE_MODEL.name, compete([own, *peers], LANGUAGE_MODEL, warm_up=2))
 
 
 def regard(case: Case, precision: str) -> Task:

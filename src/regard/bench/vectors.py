@@ -84,12 +84,12 @@ def _compared(kind: Kind, contestants: dict[str, Contestant], questions: Path | 
             vectors, words, taken = train(plan)
             tried[name].append(Tried(words, taken, *quality(vectors, questions)))
     what = f"Word2Vec, {kind}, width 100, window 5, 5 negatives, {tried['regard'][0].words:,} words, {EPOCHS} epochs"
-    ours = median(one.seconds for one in tried["regard"])
+    own = median(one.seconds for one in tried["regard"])
     for name, found in tried.items():
         seconds = [one.seconds for one in found]
         speed = found[0].words * EPOCHS / median(seconds)
         record = {"what": what, "contestant": name, "figure": f"{speed:,.0f} words/s", "words_per_second": round(speed)}
-        yield {**record, "ratio": round(median(seconds) / ours, 3), "rounds": [round(one * 1000) for one in seconds]}
+        yield {**record, "ratio": round(median(seconds) / own, 3), "rounds": [round(one * 1000) for one in seconds]}
     for about, field in (("rank correlation, 353 pairs", "correlation"), ("share of analogies", "correct")):
         means = {name: [getattr(one, field) for one in found] for name, found in tried.items()}
         for name, values in means.items():

@@ -106,7 +106,7 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """One line on stderr of a warning of ours; others', which are about code, as Python writes them."""
+    """One line on stderr of a warning of Regard's; others', which are about code, as Python writes them."""
     if not issubclass(category, RegardWarning):
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
     elif "--json" in sys.argv:

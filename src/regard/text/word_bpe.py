@@ -75,8 +75,8 @@ class WordBpeTokenizer(Tokenizer):
     @classmethod
     def problem_of(cls, engine: Engine) -> str | None:
         """Why an engine does not cut text into marked words, if it does not."""
-        ours, its = (json.loads(one.to_str()) for one in (_word_engine(BPE()), engine))
-        differs = [part for part in _PARTS if ours[part] != its[part]]
+        known, its = (json.loads(one.to_str()) for one in (_word_engine(BPE()), engine))
+        differs = [part for part in _PARTS if known[part] != its[part]]
         return f"its {', '.join(differs)} are not those of words with an end mark" if differs else None
 
 

@@ -159,9 +159,9 @@ class WordPieceTokenizer(Tokenizer):
     @classmethod
     def problem_of(cls, engine: Engine) -> str | None:
         """Why an engine is not BERT's, if it is not."""
-        ours = (WordPiece, BertNormalizer, BertPreTokenizer, WordPieceDecoder)
+        known = (WordPiece, BertNormalizer, BertPreTokenizer, WordPieceDecoder)
         its = tuple(type(part) for part in (engine.model, engine.normalizer, engine.pre_tokenizer, engine.decoder))
-        if its != ours:
+        if its != known:
             names = ", ".join(part.__name__ for part in its)
             return f"BERT's WordPiece is expected, but model, normalizer, splitter and decoder are {names}"
         if engine.model.continuing_subword_prefix != PREFIX:

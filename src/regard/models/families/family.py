@@ -26,7 +26,7 @@ class Slot:
     transposed: bool = False
     """Hugging Face's matrix is [in, out]."""
     skip_rows: int = 0
-    """So many first rows of Hugging Face's are never used."""
+    """So many first rows of Hugging Face's are never used, and written as zeros."""
     squeeze: bool = False
     """Hugging Face's is a matrix of one row."""
 

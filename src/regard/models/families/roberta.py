@@ -7,7 +7,7 @@ from regard.models.families.family import Family, Names, Slot, Values
 from regard.models.families.reading import count
 
 UNUSED = 2
-"""Rows of the position table before the first: padding's, and one below it."""
+"""Rows of the position table before the first, padding's and one below it: never read, so they come back as zeros."""
 
 HEADS: dict[str, Names] = {
     "none": {},
