@@ -15,6 +15,7 @@ from regard.cli import demo
 from regard.cli.app import app
 from regard.data.corpus import CORPORA, corpus
 from regard.decoding.strategies import Beam, Sample
+from regard.devices import usable_device
 from regard.models.families import FAMILIES
 from regard.tasks.recipe import read_recipe, shipped
 from regard.tasks.translation import held_out, open_corpus
@@ -89,7 +90,7 @@ def test_json_is_one_object_a_line_and_agrees_with_the_plain_text(call, model):
     assert (answer.code, answer.err) == (0, "")
     assert [record["input"] for record in records] == DAYS
     assert "".join(record["output"] + "\n" for record in records) == plain
-    assert all(record.keys() == {"input", "output", "score", "tokens"} for record in records)
+    assert all(record.keys() == {"input", "output", "score", "tokens", "device", "precision"} for record in records)
     assert all(record["score"] < 0 and 1 <= record["tokens"] <= 7 for record in records)
     (alone,) = (json.loads(line) for line in call("run", model, DAYS[0], "--json").out.splitlines())
     assert alone["output"] == records[0]["output"]
@@ -143,6 +144,8 @@ def test_evaluate_measures_the_share_of_exact_answers(call, model):
         "data": "pairs.tsv",
         "examples": 3,
         "metrics": {"exact_match": 2 / 3},
+        "device": str(usable_device()),
+        "precision": "float32",
     }
     assert call("evaluate", model, "pairs.tsv").out == "translation on pairs.tsv, 3 examples\nexact_match  0.6667\n"
     assert json.loads(call("evaluate", model, "pairs.tsv", "--examples", "1", "--json").out)["examples"] == 1

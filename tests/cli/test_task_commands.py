@@ -19,6 +19,7 @@ def squad() -> str:
     return json.dumps({"data": [{"paragraphs": [{"context": "it is fine.", "qas": [question]}]}]})
 
 
+HALF = ("--precision", "bfloat16")
 CASES = {
     "language_modelling": ("\n".join(WORDS), {"architecture": "decoder"}, "fine"),
     "masked": ("\n\n".join(WORDS), {"architecture": "encoder", "head": "masked"}, "so [MASK] !"),
@@ -67,7 +68,7 @@ def test_run_prints_what_the_task_says_and_json_is_one_object_a_line(call, train
     assert (answer.code, answer.err) == (0, "")
     records = [json.loads(line) for line in answer.out.splitlines()]
     assert len(records) == 2
-    assert all(record.keys() == {"input"} | KEYS[task] for record in records)
+    assert all(record.keys() == {"input", "device", "precision"} | KEYS[task] for record in records)
     assert all(record["input"] == text for record in records)
 
 
@@ -75,7 +76,7 @@ def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
     task, model, file = trained
     record = json.loads(call("evaluate", model, "--json").out)
     windows = ["window", "stride"] if task == "language_modelling" else []
-    assert list(record) == ["task", "data", "examples", *windows, "metrics"]
+    assert list(record) == ["task", "data", "examples", *windows, "metrics", "device", "precision"]
     assert (record["task"], record["data"]) == (task, "data.txt (test)")
     assert record["metrics"].keys() == METRICS[task]
     assert set(TASKS[task].metrics(regard.load(model).recipe)) == METRICS[task], "what training.metric may be"
@@ -88,6 +89,15 @@ def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
     assert [line.split()[0] for line in plain[1:]] == list(record["metrics"])
     refused = call("evaluate", model, file, "--stride", 4)
     assert (refused.code, "a stride has no effect on task" in refused.err) == ((0, False) if windows else (1, True))
+
+
+def test_every_task_answers_and_is_measured_in_half_precision(call, trained):
+    task, model, file = trained
+    record = json.loads(call("run", model, CASES[task][2], *HALF, "--json").out)
+    assert (record.keys(), record["precision"]) == ({"input", "device", "precision"} | KEYS[task], "bfloat16")
+    half, full = (json.loads(call("evaluate", model, file, "--json", *more).out) for more in (HALF, ()))
+    assert (half["precision"], full["precision"]) == ("bfloat16", "float32")
+    assert half["metrics"] == pytest.approx(full["metrics"], rel=0.1, abs=0.5)
 
 
 def test_options_of_writing_are_refused_by_tasks_that_write_nothing(call, trained):

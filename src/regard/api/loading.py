@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import torch
+
 from regard.api.model import Model
+from regard.devices import dtype_of, in_memory, usable_device
 from regard.errors import FileError
 from regard.files import read_json
 from regard.interop.huggingface import is_huggingface
@@ -13,9 +16,19 @@ from regard.text.pretrained import PretrainedTokenizer
 from regard.text.registry import KINDS
 
 
-def load(folder: str | Path) -> Model:
-    """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`."""
-    folder = Path(folder)
+def load(folder: str | Path, device: str | torch.device = "auto", precision: str = "auto") -> Model:
+    """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`.
+
+    `auto` is a GPU where there is one, and the precision of the file's weights (else float32 or bfloat16).
+    """
+    place, dtype = usable_device(device), dtype_of(precision)  # refused before anything is read
+    model = _read(Path(folder))
+    with in_memory(f"the model in {folder}"):
+        model.module.to(device=place, dtype=dtype)
+    return model
+
+
+def _read(folder: Path) -> Model:
     if is_huggingface(folder) or folder.suffix == ".bin":
         module, tokenizer, recipe = open_llama2c(folder) if folder.suffix == ".bin" else open_folder(folder)
         return Model(module, tokenizer, recipe, recipe.decoding)

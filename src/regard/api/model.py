@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.api import notebook
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Beam, Strategy
+from regard.devices import dtype_of, usable_device
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
@@ -42,6 +43,22 @@ class Model:
     def task(self) -> Task[Any]:
         """What the model is for: how it answers and is measured."""
         return TASKS[self.recipe.task.name]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.module.parameters()).device
+
+    @property
+    def precision(self) -> str:
+        """The type of its numbers, such as float32."""
+        return str(next(self.module.parameters()).dtype).removeprefix("torch.")
+
+    def to(self, device: str | torch.device | None = None, precision: str = "auto") -> "Model":
+        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16)."""
+        place = self.device if device is None else usable_device(device)
+        self.module.to(device=place, dtype=dtype_of(precision))
+        return self
 
     @property
     def writer(self) -> Generation[Any]:
@@ -153,10 +170,9 @@ class Model:
 
     @torch.no_grad()
     def _read_target(self, seen: Recording, text: str, target: str) -> None:
-        device = next(self.module.parameters()).device
-        inputs = self.writer.prompt(self, [text]).to(device)
+        inputs = self.writer.prompt(self, [text]).to(self.device)
         ids = self.tokenizer.encode(target)
-        read = torch.tensor([[int(inputs.tokens.ids[0, -1]), *ids]], device=device)
+        read = torch.tensor([[int(inputs.tokens.ids[0, -1]), *ids]], device=self.device)
         logits, _ = self.module.extend(read, self.module.start(inputs))
         written = (*ids, self.tokenizer.eos_id)
         likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]

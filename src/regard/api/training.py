@@ -11,6 +11,7 @@ from regard.api.loading import load, read_run
 from regard.api.model import Model, save_around
 from regard.data.corpus import Examples
 from regard.data.prefetch import Prefetch
+from regard.devices import in_memory, usable_device
 from regard.embedding.pretrained import begin_with
 from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError, changing
@@ -79,11 +80,10 @@ def _train(
     seen = fingerprint.fingerprint(data, tokenizer)
     fingerprint.compare(folder / DATA, seen, resume)
     torch.manual_seed(plan.training.seed)
-    module = _build(_config(plan, tokenizer, task.labels(data)))
+    module = _build(_config(plan, tokenizer, task.labels(data)), usable_device(plan.training.device))
     if plan.model.vectors is not None:
         known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
         listener.say(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
-    module = module.to(_device(plan.training.device))
     training_data = task.training_data(
         plan, data, module, tokenizer
     )  # what cannot be trained on is refused before anything is written
@@ -105,7 +105,7 @@ def _train(
         task.metric(plan, data, module, tokenizer),
     )
     run.fit()
-    return load(folder)
+    return load(folder, plan.training.device)
 
 
 def _introduction(plan: Recipe, module: Transformer, data: TrainingData) -> Iterator[str]:
@@ -183,21 +183,6 @@ def _config(plan: Recipe, tokenizer: Tokenizer, labels: tuple[str, ...]) -> Tran
     return TransformerConfig(**plan.model.shape, vocabulary=tokenizer.size, labels=labels)
 
 
-def _build(config: TransformerConfig) -> Transformer:
-    try:
-        return Transformer(config)
-    except (RuntimeError, MemoryError) as error:
-        raise ConfigError(
-            f"a model of width {config.width} and {config.layers} layers does not fit in memory", "make it smaller"
-        ) from error
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {name!r} cannot be used here", "use auto, cpu or cuda") from error
-    return device
+def _build(config: TransformerConfig, device: torch.device) -> Transformer:
+    with in_memory(f"a model of width {config.width} and {config.layers} layers"):
+        return Transformer(config).to(device)

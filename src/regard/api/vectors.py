@@ -75,7 +75,7 @@ def fit(
     listener: Callable[[Progress], None] | None = None,
 ) -> Trained:
     """By the compiled kernel on a CPU, in large batches elsewhere."""
-    if device == "cpu":
+    if _on_cpu(device):
         from regard.embedding.word2vec.fit import fit as fit_on_cpu
 
         return fit_on_cpu(corpus, plan, threads=threads, listener=listener)
@@ -90,9 +90,13 @@ def _refuse(files: Sequence[Path], device: str, threads: int | None) -> None:
             raise InputError(f"{path} is a pipe, and the text is read twice", "write it to a file first")
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise InputError(f"{threads} threads cannot train", f"use 1 to {MOST_THREADS}, or leave it out for all cores")
-    if device != "cpu":
-        if threads is not None:
-            raise InputError(f"a number of threads has no effect on device {device!r}", "leave it out")
-        from regard.embedding.word2vec.torch_fit import usable_device
+    if threads is not None and device not in ("auto", "cpu"):
+        raise InputError(f"a number of threads has no effect on device {device!r}", "leave it out")
+    _on_cpu(device)
 
-        usable_device(device)
+
+def _on_cpu(device: str) -> bool:
+    """Whether the device is the CPU; one that cannot be used is refused."""
+    from regard.devices import usable_device
+
+    return device == "cpu" or usable_device(device).type == "cpu"

@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from regard.cli.options import where
 from regard.cli.output import as_options, to_json
 from regard.cli.stdin import in_groups, text_of
 from regard.errors import InputError
@@ -136,7 +137,7 @@ class Answering:
         records = [answer.record for answer in answers]
         found = records[0] if self.several.key is None else {self.several.key: records}
         seed = {} if self.model.decoding.seed is None else {"seed": self.model.decoding.seed}
-        print(to_json({"input": text, **found, **seed}), flush=True)
+        print(to_json({"input": text, **found, **seed, **where(self.model)}), flush=True)
 
 
 def complain_of_line(number: int, error: InputError, as_json: bool, lines: int = 1) -> None:

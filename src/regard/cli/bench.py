@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.cli.options import Device
 from regard.cli.output import to_json
 from regard.errors import InputError
 
@@ -25,7 +26,7 @@ class Subject(StrEnum):
 def bench(
     subject: Annotated[Subject, typer.Argument(help="What to measure.")],
     out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda; cuda where there is one.")] = "auto",
+    device: Device = "auto",
     data: Annotated[Path | None, typer.Option(help="Of tokenizer and vectors: the text, such as enwik8.gz.")] = None,
     questions: Annotated[
         Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
@@ -38,13 +39,10 @@ def bench(
 
     Example: `regard bench train --out benchmarks/results/train-cpu.json`
     """
-    import torch
-
     from regard.bench.timing import circumstances, keep
+    from regard.devices import usable_device
 
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    if chosen not in ("cpu", "cuda") or (chosen == "cuda" and not torch.cuda.is_available()):
-        raise InputError(f"device {device!r} cannot be used here", "use auto, cpu or, where there is one, cuda")
+    chosen = usable_device(device).type
     if subject != Subject.ATTENTION and device == "cuda":
         raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
     if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):

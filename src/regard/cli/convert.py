@@ -32,7 +32,7 @@ def convert(
     from regard.api import load
     from regard.interop.writing import write_folder
 
-    model = load(source)
+    model = load(source, "cpu")
     if to == Target.REGARD:
         model.save(destination)
         typer.echo(f"{destination} holds the model; ask it with: regard run {destination}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Quiet
+from regard.cli.options import Device, Precision, Quiet, where
 from regard.cli.output import to_json
 from regard.errors import InputError
 
@@ -36,6 +36,8 @@ def evaluate(
         ),
     ] = None,
     quiet: Quiet = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure a model on data it has not seen.
@@ -50,7 +52,7 @@ def evaluate(
     from regard.tasks.task import Measuring
     from regard.training.progress import MeasuringBar, console
 
-    loaded = api.load(model)
+    loaded = api.load(model, device, precision)
     task = loaded.task
     reading = task.reading(loaded, Measuring(window, stride))
     found, name = _examples(loaded, model, data, examples)
@@ -61,7 +63,7 @@ def evaluate(
         raise InputError(f"{name}: {error.problem}", error.remedy) from error
     if as_json:
         record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics}
-        typer.echo(to_json(record))
+        typer.echo(to_json(record | where(loaded)))
         return
     typer.echo(f"{task.name} on {name}, {len(found)} example{'' if len(found) == 1 else 's'}")
     if reading:

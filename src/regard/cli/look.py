@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.options import Device, Precision, where
 from regard.cli.output import to_json
 from regard.errors import FileError, InputError
 
@@ -46,6 +47,14 @@ class Look:
     generate: bool
     max_new_tokens: int | None
     special_tokens: bool
+    device: str
+    precision: str
+
+    def open(self) -> "Model":
+        """The model, once what was asked for is known to make sense."""
+        from regard import api
+
+        return api.load(self.model, self.device, self.precision)
 
     @property
     def one(self) -> str:
@@ -66,9 +75,10 @@ class Look:
             max_new_tokens=self.max_new_tokens,
         )
 
-    def tell(self, record: dict[str, Any], text: str, what: str) -> None:
+    def tell(self, model: "Model", record: dict[str, Any], text: str, what: str) -> None:
         """Print the numbers, for a program or for people, and where the figure is."""
-        typer.echo(to_json({**record, "file": str(self.to)}) if self.as_json else f"{text}\n{self.to} shows {what}")
+        whole = {**record, **where(model), "file": str(self.to)}
+        typer.echo(to_json(whole) if self.as_json else f"{text}\n{self.to} shows {what}")
 
 
 def look(
@@ -89,6 +99,8 @@ def look(
     word: Annotated[
         str | None, typer.Option(help="A word of the text: where it looks, in all layers and heads.")
     ] = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
     as_json: Numbers = False,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
@@ -103,7 +115,7 @@ def look(
     """
     kind = "meaning" if meaning is not None else "gaze" if word is not None else "steps" if steps else "attention"
     to = to or Path(f"{kind}.png")
-    asked = Look(model, text, to, as_json, target, generate, max_new_tokens, not no_special_tokens)
+    asked = Look(model, text, to, as_json, target, generate, max_new_tokens, not no_special_tokens, device, precision)
     if meaning is not None or word is not None:
         options = {"--layer": layer, "--head": head, "--row": row, "--words": words or None, "--steps": steps or None}
         options |= {"--target": target} if meaning is None else {"--target": target, "--word": word}
@@ -143,60 +155,60 @@ def refuse_existing(path: Path, force: bool) -> None:
 
 def _show_meaning(asked: Look, word: str) -> None:
     """A word in several sentences: tables in the terminal, a figure in the file."""
-    from regard import api
     from regard.inspection.contextual import word_in_sentences
     from regard.views.figure import check_format, draw_to
     from regard.views.meaning import draw_meaning, meaning_text
     from regard.views.records import meaning_record
 
     check_format(asked.to)
-    loaded = api.load(asked.model)
+    loaded = asked.open()
     for sentence in asked.text:
         loaded.check(sentence)
     found = word_in_sentences(loaded.module, loaded.tokenizer, asked.text, word)
     draw_to(asked.to, lambda: draw_meaning(found))
-    asked.tell(meaning_record(found), meaning_text(found), f"how the layers move {word!r} apart, and what moved it")
+    asked.tell(
+        loaded, meaning_record(found), meaning_text(found), f"how the layers move {word!r} apart, and what moved it"
+    )
 
 
 def _show_gaze(asked: Look, word: str) -> None:
     """Where a word looks: a table in the terminal, a figure in the file."""
-    from regard import api
     from regard.views.figure import check_format, draw_to
     from regard.views.look import require_one
     from regard.views.records import gaze_record
     from regard.views.word_attention import draw_gaze, gaze, gaze_text
 
     check_format(asked.to)
-    loaded = api.load(asked.model)
+    loaded = asked.open()
     seen = asked.seen(loaded)
     require_one(seen)
     found = gaze(seen, loaded.tokenizer, word)
     draw_to(asked.to, lambda: draw_gaze(found, special_tokens=asked.special_tokens))
-    asked.tell(gaze_record(found), gaze_text(found), f"where {word!r} looks in every layer and head")
+    asked.tell(loaded, gaze_record(found), gaze_text(found), f"where {word!r} looks in every layer and head")
 
 
 def _show_steps(asked: Look, layer: str | None, head: int, row: int) -> None:
     """The four steps of one row: a table in the terminal, a figure in the file."""
-    from regard import api
     from regard.views.figure import check_format
     from regard.views.look import save_steps, steps_seen
     from regard.views.records import steps_record
     from regard.views.steps import steps_text
 
     check_format(asked.to)
-    loaded = api.load(asked.model)
+    loaded = asked.open()
     record = steps_seen(asked.seen(loaded, values=True), loaded.tokenizer, layer=layer, head=head, row=row)
     save_steps(record, asked.to)
-    asked.tell(steps_record(record), steps_text(record), f"the four steps of {record.token!r} in {record.title}")
+    asked.tell(
+        loaded, steps_record(record), steps_text(record), f"the four steps of {record.token!r} in {record.title}"
+    )
 
 
 def _show_attention(asked: Look, layer: str | None, head: int | None, words: bool) -> None:
     """A picture, or a page to explore."""
-    from regard import api
     from regard.views.look import Shown, check_name, draw_seen
 
     check_name(asked.to)
-    loaded = api.load(asked.model)
+    loaded = asked.open()
     seen = asked.seen(loaded)
     shown = draw_seen(seen, loaded.tokenizer, asked.to, Shown(layer, head, words, asked.special_tokens))
     others = [name for name in seen.layers if not shown.startswith(name)]

@@ -5,9 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from regard.api import Model
     from regard.tasks.recipe import DecodingTable
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr; errors alone.")]
+
+
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda; auto: a GPU where there is one.")]
+Precision = Annotated[
+    str, typer.Option("--precision", help="auto, float32 or bfloat16; auto: that of the file's weights.")
+]
+
+
+def where(model: "Model") -> dict[str, str]:
+    """On what a model computes and in what numbers, for `--json`."""
+    return {"device": str(model.device), "precision": model.precision}
 
 
 def decoding(defaults: "DecodingTable", given: dict[str, Any]) -> "DecodingTable":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.options import Device, Precision, decoding
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def run(
     special_tokens: Annotated[
         bool, typer.Option("--special-tokens", help="Names of special tokens in the text are these tokens.")
     ] = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
 ) -> None:
     """Do what the model is for: a translator translates, a language model goes on, a classifier gives labels.
@@ -54,7 +57,7 @@ def run(
     if stream and (as_json or samples is not None):
         other = "--json" if as_json else "--samples"
         raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
-    loaded = api.load(model)
+    loaded = api.load(model, device, precision)
     if special_tokens:
         loaded = replace(loaded, tokenizer=loaded.tokenizer.parsing_special_tokens)
     text = _with_context(loaded, text, context)
@@ -81,7 +84,6 @@ def _with_context(model: "Model", text: str | None, context: str | None) -> str 
 def _decoding_so(model: "Model", given: dict[str, Any], n_best: int | None) -> "Model":
     """The model with the decoding that was asked for, and a seed where it needs one."""
     from regard.cli.answering import with_seed
-    from regard.cli.options import decoding
     from regard.decoding.strategies import Beam
 
     if any(value is not None for value in given.values()):

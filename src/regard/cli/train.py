@@ -26,6 +26,8 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last state.")] = False,
     track: Annotated[Track | None, typer.Option(help="Keep the figures for this as well, in RUN/tensorboard.")] = None,
     quiet: Quiet = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda: sets training.device.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, float32 or bfloat16: sets training.precision.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object when it is done.")] = False,
 ) -> None:
     """Train a model from a recipe.
@@ -41,7 +43,8 @@ def train(
     from regard.training.progress import ProgressBar, console
     from regard.training.resume import latest
 
-    changes = [*(changes or []), *([f"training.track={track.value}"] if track else [])]
+    given = {"training.device": device, "training.precision": precision, "training.track": track and track.value}
+    changes = [*(changes or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     keep_freed_memory()
     begun = perf_counter()
     folder = out or Path("runs") / Path(recipe).stem

@@ -64,7 +64,7 @@ def train(
     threads: Annotated[
         int | None, typer.Option(help="As many as there are cores if absent; all give one result.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda: large batches on a GPU.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda (large batches on a GPU) or auto.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,

@@ -42,11 +42,13 @@ def attended(
     keys, values = memory.keys.double(), memory.values.double()
     shape = (batch, heads, queries, keys.shape[2])
     grid = Grid.of(shape, query.device)
-    allowed = torch.ones(shape, dtype=torch.bool) if mask is None else mask.allowed(grid).expand(shape)
-    added = torch.zeros(shape, dtype=torch.float64)
+    allowed = (
+        torch.ones(shape, dtype=torch.bool, device=query.device) if mask is None else mask.allowed(grid).expand(shape)
+    )
+    added = torch.zeros(shape, dtype=torch.float64, device=query.device)
     if bias is not None:
         added = (bias.values(grid) if isinstance(bias, Bias) else bias).double().expand(shape)
-    out = torch.zeros(batch, heads, queries, values.shape[-1], dtype=torch.float64)
+    out = torch.zeros(batch, heads, queries, values.shape[-1], dtype=torch.float64, device=query.device)
     for row in range(batch):
         for head in range(heads):
             shared = head * keys.shape[1] // heads

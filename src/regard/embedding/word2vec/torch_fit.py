@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.devices import usable_device
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec.corpus import LINE_END, EncodedCorpus
 from regard.embedding.word2vec.fit import Progress, Trained, far_apart, finite
@@ -220,13 +221,3 @@ def fit_in_batches(
             )
         losses.append(loss / count)
     return Trained(Vectors(corpus.words, finite(read.cpu().numpy(), plan)), tuple(losses))
-
-
-def usable_device(name: torch.device | str) -> torch.device:
-    """The device of that name, which was asked for a number."""
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {str(name)!r} cannot be used here", "use cpu or, where there is one, cuda") from error
-    return device

@@ -1,0 +1,45 @@
+"""Where a model computes and in what numbers: `device` and `precision` mean the same wherever they can be given."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from regard.errors import InputError, choose
+
+REFUSALS = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
+"""What a RuntimeError says that means memory."""
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def usable_device(name: str | torch.device = "auto") -> torch.device:
+    """The device of that name, once it has been asked for a number; `auto` is a GPU where there is one."""
+    there = torch.cuda.is_available()
+    try:
+        device = torch.device(("cuda" if there else "cpu") if name == "auto" else name)
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(
+            f"device {str(name)!r} cannot be used here", "use auto, cpu or cuda" if there else "use auto or cpu"
+        ) from error
+    return device
+
+
+def dtype_of(precision: str) -> torch.dtype | None:
+    """The type of a precision's numbers; None for `auto`, which leaves weights in the type they have."""
+    if precision == "auto":
+        return None
+    if precision not in PRECISIONS:
+        raise InputError(f"precision {precision!r} is unknown", choose(str(precision), ["auto", *PRECISIONS]))
+    return PRECISIONS[precision]
+
+
+@contextmanager
+def in_memory(what: str) -> Iterator[None]:
+    """Say of what does not fit in memory that it does not; any other error is left as it is."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(one in str(error) for one in REFUSALS):
+            raise InputError(f"{what} does not fit in memory", "make it smaller, or use another device") from error
+        raise
