@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_masks import DENSE4, EXAMPLES, LEFT, RIGHT, trees
 from torch.autograd.profiler import profile
+from torch.nn.attention import SDPBackend
 
 from regard.attention import bmm, gathered
 from regard.attention.bias import ALiBi, RelativeBuckets
 from regard.attention.core import KERNELS, attend, which_kernel
-from regard.attention.kernels import Call
+from regard.attention.kernels import Call, Cudnn, Sdpa
 from regard.attention.mask import Block, Causal, Dense, Dilated, Document, Global, Padding, Prefix, Window
-from regard.attention.similarity import SIMILARITIES, Additive
+from regard.attention.similarity import SIMILARITIES, Additive, ScaledDot
 from regard.errors import InputError
 from rounding import assert_close
 
@@ -336,3 +337,40 @@ def test_queries_that_are_not_numbers_are_refused_in_a_sentence():
     query[1, 2, 3, 0] = torch.nan
     with pytest.raises(InputError, match="the queries hold NaN or infinity; look where they come from"):
         attend(query, key, value)
+
+
+# cuDNN: what may reach it, told from shapes and from what the mask is, on a device that is said to be a GPU
+
+CUDNN_MASKS = {
+    "none": (None, (192, 192), False),
+    "none, whole tiles": (None, (256, 128), True),
+    "causal": (Causal(), (192, 192), True),
+    "causal, cached": (Causal(), (128, 256), False),
+    "causal, one query": (Causal(), (1, 192), False),
+    "padding": (Padding(torch.tensor([256, 250])), (256, 256), False),
+    "left padding": (Causal() & Padding(torch.tensor([256, 250]), "left"), (256, 256), False),
+    "documents": (Causal() & Document(torch.arange(256).div(50).long().expand(2, -1)), (256, 256), False),
+    "all allowed": (Dense(torch.ones(2, 256, 256, dtype=torch.bool)), (256, 256), False),
+}
+
+
+def on_a_gpu(monkeypatch, mask, sizes, bias=None) -> str | None:
+    """Why cuDNN would not run such a call."""
+    monkeypatch.setattr(Call, "device", torch.device("cuda"))
+    query, key, value = (torch.zeros(2, 3, size, 64, dtype=torch.bfloat16) for size in (*sizes, sizes[1]))
+    query.requires_grad_()
+    return Cudnn().unsupported(Call(query, key, value, ScaledDot(), mask, bias, 0.0))
+
+
+@pytest.mark.parametrize("name", CUDNN_MASKS)
+def test_cudnn_trains_behind_the_causal_flag_or_in_whole_tiles_without_a_mask(monkeypatch, name):
+    mask, sizes, expected = CUDNN_MASKS[name]
+    assert (on_a_gpu(monkeypatch, mask, sizes) is None) == expected
+    assert on_a_gpu(monkeypatch, mask, sizes, torch.zeros(sizes)) is not None
+    assert on_a_gpu(monkeypatch, mask, sizes, ALiBi(3)) is not None
+
+
+def test_cudnn_reads_any_length_where_nothing_learns(monkeypatch):
+    with torch.no_grad():
+        assert on_a_gpu(monkeypatch, None, (191, 193)) is None
+    assert SDPBackend.CUDNN_ATTENTION not in Sdpa.backends

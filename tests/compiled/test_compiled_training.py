@@ -61,3 +61,16 @@ def test_a_compiled_run_takes_the_same_course_saves_the_same_names_and_can_go_on
     _, second = train(tmp_path / "plain", "training.steps=11", resume=True)
     assert len(first.losses) == len(second.losses) == 2
     assert first.losses == pytest.approx(second.losses, rel=1e-3), "a compiled run goes on plain"
+
+
+def test_without_a_cpp_compiler_a_run_says_so_and_takes_the_course_as_written(tmp_path, monkeypatch, capfd):
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, "no-such-compiler"))
+    monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
+    _, heard = train(tmp_path / "compiled", "training.compile=true")
+    assert len(heard.said) == 2
+    assert heard.said[1].startswith("the model cannot be compiled here (")
+    assert heard.said[1].endswith("), so it runs as written")
+    assert capfd.readouterr() == ("", "")
+    _, reference = train(tmp_path / "plain", "training.compile=false")
+    assert heard.losses == reference.losses

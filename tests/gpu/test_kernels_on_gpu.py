@@ -125,6 +125,82 @@ def test_the_kernel_that_pays_is_chosen_and_is_the_one_that_runs():
     assert which_kernel(query, query, query, bias=torch.zeros(4096, 4096, device="cuda")).name == "sdpa"
 
 
+NEGATIVE_LENGTHS = (64, 192, 704)
+"""All of them with half a tile of 128 left over."""
+NEGATIVE_MASKS = {
+    "causal": lambda length: Causal(),
+    "none": lambda length: None,
+    "padding": lambda length: Padding(torch.tensor([length, length - 7], device="cuda")),
+    "left padding": lambda length: Causal() & Padding(torch.tensor([length, length - 7], device="cuda"), "left"),
+    "documents": lambda length: Causal() & Document(torch.arange(length, device="cuda").div(50).long().expand(2, -1)),
+    "dense": lambda length: Dense(torch.ones(2, length, length, dtype=torch.bool, device="cuda").tril()),
+}
+
+
+def very_negative(length: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Queries, keys and values whose scores are all near −120: no row's logsumexp can be undone in float32."""
+    draws = torch.Generator("cuda").manual_seed(0)
+    query, key, value = (
+        torch.randn(2, 4, length, 64, device="cuda", dtype=dtype, generator=draws) * size for size in (0.1, 0.1, 1)
+    )
+    query[..., 0], key[..., 0] = 1.0, -120 * 8.0
+    return [one.requires_grad_() for one in (query, key, value)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", NEGATIVE_LENGTHS)
+@pytest.mark.parametrize("name", NEGATIVE_MASKS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_very_negative_scores_train_by_the_kernel_that_is_chosen(dtype, length, name, bias):
+    mask, given = NEGATIVE_MASKS[name](length), very_negative(length, dtype)
+    more = {"bias": torch.zeros(length, length, device="cuda", dtype=dtype)} if bias else {}
+    chosen = which_kernel(*given, mask=mask, **more).name
+    assert chosen == ("cudnn" if name == "causal" and not bias else "sdpa")
+    ours = attend(*given, mask=mask, **more)
+    towards = torch.randn_like(ours)
+    found = [ours, *torch.autograd.grad((ours * towards).sum(), given)]
+    wide = [one.detach().double().requires_grad_() for one in given]
+    exact = attend(*wide, mask=mask, kernel="reference")
+    expected = [exact, *torch.autograd.grad((exact * towards).sum(), wide)]
+    assert all(one.isfinite().all() for one in found)
+    for one, other in zip(found, expected, strict=True):  # what is left of the large column is rounding alone
+        assert (one.double() - other)[..., 1:].abs().max() <= 0.05 * other[..., 1:].abs().max()
+
+
+def ran(work) -> str:
+    """The names of all kernels a GPU ran, as its profiler saw them."""
+    work()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        work()
+        torch.cuda.synchronize()
+    return " ".join(event.key.lower() for event in seen.key_averages())
+
+
+@pytest.mark.parametrize("length", [192, 1024])
+@pytest.mark.parametrize("name", NEGATIVE_MASKS)
+def test_the_kernel_named_is_the_one_a_profiler_sees_forward_and_backward(length, name):
+    mask = NEGATIVE_MASKS[name](length)
+    given = [torch.randn(2, 4, length, 64, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
+    chosen = which_kernel(*given, mask=mask).name
+    seen = ran(lambda: attend(*given, mask=mask).sum().backward())
+    assert ("cudnn" in seen) == (chosen == "cudnn")
+    assert ("flex" in seen) == (chosen == "flex")
+    assert any(one in seen for one in ("flash", "efficient", "math")) or chosen != "sdpa"
+    if chosen == "cudnn":
+        assert name in ("causal", "none")
+
+
+def test_choosing_a_kernel_never_waits_for_the_gpu():
+    given = [torch.randn(2, 4, 192, 64, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
+    made = {name: make(192) for name, make in NEGATIVE_MASKS.items()}
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for mask in made.values():
+            which_kernel(*given, mask=mask)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def test_a_long_mask_is_built_without_a_table_of_its_square():
     query = torch.randn(1, 2, 65536, 64, device="cuda", dtype=torch.bfloat16)
     torch.cuda.synchronize()

@@ -50,6 +50,11 @@ class Call:
         return self.query.device
 
     @property
+    def learns(self) -> bool:
+        """Whether a gradient of the queries, keys or values may be asked for."""
+        return torch.is_grad_enabled() and any(one.requires_grad for one in (self.query, self.key, self.value))
+
+    @property
     def not_inner(self) -> str | None:
         """Why a kernel for inner products cannot score it."""
         if type(self.similarity).as_dot is Similarity.as_dot:
@@ -172,10 +177,16 @@ class Sdpa(Kernel):
 
 
 class Cudnn(Sdpa):
-    """The same through cuDNN, on a GPU in half precision with no table to carry: faster there than flash."""
+    """The same through cuDNN, on a GPU in half precision with no table to carry: faster there than flash.
+
+    It works on tiles of 128. In its backward pass what fills up the last tile counts as a score of 0 unless it stands
+    behind the causal flag, and where real scores are very negative that overflows to NaN (pytorch issue 196678, cudnn-
+    frontend issues 160 and 1072). So no mask ever reaches it, and without the flag it trains whole tiles only.
+    """
 
     name = "cudnn"
     backends = (SDPBackend.CUDNN_ATTENTION,)
+    tile = 128
 
     def unsupported(self, call: Call) -> str | None:
         """Everything but half precision on a GPU with no mask or the causal flag."""
@@ -189,6 +200,9 @@ class Cudnn(Sdpa):
             sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape)
         ):
             return "it takes no mask but the causal flag"
+        partial = any(tokens % self.tile for tokens in call.shape[2:])
+        if partial and call.learns and not is_causal_flag(call.mask, call.shape):
+            return f"without the causal flag its gradient is not safe but for multiples of {self.tile} tokens"
         if (
             call.query.shape[-1] % 8
             or call.value.shape[-1] % 8

@@ -23,6 +23,7 @@ from regard.errors import ConfigError, FileError, InputError, changing
 from regard.models.checkpoint import WEIGHTS, load_tensors, save_tensors
 from regard.training import resume
 from regard.training.average import mean
+from regard.training.compiling import Compiled, attempt, pays, quiet
 from regard.training.interrupt import Interrupt, Stopped
 from regard.training.journal import Journal
 from regard.training.metric import Metric
@@ -33,7 +34,7 @@ from regard.training.reports import Listener, Report, evaluations
 from regard.training.resume import Progress
 from regard.training.schedules import factor
 from regard.training.tracking import tracked
-from regard.training.trainable import Compiled, Trainable
+from regard.training.trainable import Loss, Trainable
 from regard.training.updater import PendingSteps, StepResult, Stream, Updater, finite, steps_behind, to_device
 
 BEST = "best.safetensors"
@@ -84,7 +85,7 @@ class Run:
             self.listener.say(f"computing in {chosen.name}: {chosen.why}")
         with self._writing():
             opened = Journal(self.folder, progress.step)
-        with opened as journal, self.interrupt.heeding():
+        with opened as journal, self.interrupt.heeding(), quiet():
             if journal.last < progress.step:
                 gap = f"{journal.last + 1} to {progress.step}"
                 self.listener.say(f"{journal.path} was damaged: its lines for the steps {gap} are lost")
@@ -103,7 +104,7 @@ class Run:
         module = self.trainable.module
         module.eval()
         with torch.no_grad(), autocast(self.plan, self.device):
-            losses = [self.trainable.loss(to_device(batch, self.device)) for batch in self.validation]
+            losses = attempt(self.trainable, self._validation_losses)
         module.train()
         return sum(float(loss.sum) for loss in losses) / sum(loss.count for loss in losses)
 
@@ -115,6 +116,9 @@ class Run:
             found[self.metric.name] = self.metric.measure()
             self.trainable.module.train()
         return found
+
+    def _validation_losses(self) -> list[Loss]:
+        return [self.trainable.loss(to_device(batch, self.device)) for batch in self.validation]
 
     def _train(self, optimizer: Optimizer, progress: Progress, journal: Journal, stream: Stream, last: int) -> Progress:
         plan = self.plan
@@ -265,10 +269,10 @@ class Run:
 
     def _compiled(self) -> "Run":
         """The same run with its loss as one compiled program, where the plan asks for it; its module stays plain."""
-        if not self.plan.compile:
+        if not pays(self.plan, self.device, self.validation):
             return self
         self.listener.say("compiling the model: the first steps and the first validation take longer")
-        return replace(self, trainable=Compiled(self.trainable))
+        return replace(self, trainable=Compiled(self.trainable, self.listener.say))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -29,7 +29,9 @@ class TrainingPlan(Config):
     precision: Literal["float32", "bfloat16", "auto"] = Field(
         "float32", description="of the forward pass (autocast); auto: bfloat16 where the device computes in it"
     )
-    compile: bool = Field(False, description="torch.compile the model: minutes at the start, shorter steps on a GPU")
+    compile: bool | Literal["auto"] = Field(
+        "auto", description="torch.compile the model, minutes at the start; auto: where that pays on a GPU"
+    )
     evaluate_every: int = Field(500, ge=1, description="steps between evaluations")
     save_every: int = Field(500, ge=1, description="steps between states to resume from")
     metric: str = Field(

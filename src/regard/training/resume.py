@@ -48,7 +48,7 @@ def save_state(folder: Path, progress: Progress, module: nn.Module, optimizer: t
         partial.mkdir()
         save_tensors(partial / WEIGHTS, module.state_dict())
         save_tensors(partial / OPTIMIZER, _memory(optimizer))
-        save_tensors(partial / RANDOM, _random())
+        save_tensors(partial / RANDOM, random_state())
         checksums = {name: checksum(partial / name) for name in (WEIGHTS, OPTIMIZER, RANDOM)}
         write_json(partial / PROGRESS, _sealed(asdict(progress) | {"checksums": checksums}))
 
@@ -84,9 +84,7 @@ def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) 
         raise FileError(f"{path} is not complete: {error}", REMEDY) from error
     module.load_state_dict(tensors)  # copied in place: the optimizer holds these very parameters
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    torch.set_rng_state(generator)
-    if "cuda" in random and torch.cuda.is_available():
-        torch.cuda.set_rng_state(random["cuda"])
+    set_random_state(random | {"cpu": generator})
     return progress
 
 
@@ -191,8 +189,16 @@ def _memory(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{index}.{part}": tensor for index, parts in state.items() for part, tensor in parts.items()}
 
 
-def _random() -> dict[str, Tensor]:
+def random_state() -> dict[str, Tensor]:
+    """Where the generators of random numbers stand, of the CPU and of a GPU where there is one."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
     return states
+
+
+def set_random_state(states: dict[str, Tensor]) -> None:
+    """Put the generators back where they stood."""
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])

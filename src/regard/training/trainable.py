@@ -44,14 +44,6 @@ class Trainable(Protocol):
         ...
 
 
-class Compiled:
-    """Another trainable with the whole way from batch to loss compiled: wide logits are never written out."""
-
-    def __init__(self, trainable: Trainable) -> None:
-        self.module = trainable.module
-        self.loss = torch.compile(trainable.loss, dynamic=True)
-
-
 class TokenPrediction:
     """A model that gives logits for every token, trained by cross-entropy."""
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batch
 from regard.data.stream import Position
+from regard.training.compiling import attempt
 from regard.training.plan import TrainingPlan
 from regard.training.precision import autocast
 from regard.training.trainable import Loss, Trainable
@@ -117,7 +118,8 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         batches = [next(self.stream) for _ in range(self.plan.accumulate)]
-        loss = backward(self.trainable, [to_device(batch, device) for batch, _ in batches], self.plan)
+        placed = [to_device(batch, device) for batch, _ in batches]
+        loss = attempt(self.trainable, lambda: backward(self.trainable, placed, self.plan))
         norm = nn.utils.clip_grad_norm_(parameters, self.plan.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
