@@ -14,7 +14,7 @@ PEERS = {"encoder_decoder": training.torch_transformer, "decoder": training.x_tr
 TINY = {
     architecture: decoding.Size(architecture, layers=1, width=24, heads=3, vocabulary=53)
     for architecture in ("encoder_decoder", "decoder")
-}
+} | {"llama": decoding.Size("decoder", layers=1, width=24, heads=6, vocabulary=53, key_value_heads=2)}
 
 
 def peer(architecture: str):
@@ -61,7 +61,7 @@ def test_both_sides_decode_the_same_number_of_tokens(architecture, precision, be
     assert ours.work() == theirs.work() == ours.tokens == theirs.tokens == 14
 
 
-@pytest.mark.parametrize("size", [decoding.GPT2, decoding.MARIAN], ids=str)
+@pytest.mark.parametrize("size", [decoding.GPT2, decoding.LLAMA, decoding.MARIAN], ids=str)
 def test_the_decoders_are_of_one_size(size):
     pytest.importorskip("transformers")
     case = decoding.Case(1, size=size)

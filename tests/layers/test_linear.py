@@ -1,4 +1,8 @@
-"""Linear maps from packed weights: the same to rounding, never stale, and only where they may be used."""
+"""Linear maps of a loaded model: the same to rounding from packed weights, held once, and exact when asked for."""
+
+import copy
+import pickle
+import weakref
 
 import pytest
 import torch
@@ -6,59 +10,112 @@ from torch import nn
 from torch.nn import functional as F
 
 from regard.embedding.tokens import TokenEmbedding
-from regard.layers import linear as module
-from regard.layers.linear import Layouts, Linear, linears
+from regard.layers import private_ops
+from regard.layers.linear import Linear, PackedParameters, file_pages, give_back_pages, keep_packed
+
+TYPES = private_ops._types()
+needs_packing = pytest.mark.skipif(torch.float32 not in TYPES, reason="PyTorch's oneDNN operators are not here")
 
 
-@pytest.fixture
-def packings(monkeypatch) -> list[int]:
-    """How often weights were laid out, one entry each time."""
-    if not module._TYPES:
-        pytest.skip("PyTorch's oneDNN operators are not here")
-    seen: list[int] = []
-    layout = torch.ops.mkldnn._reorder_linear_weight
-
-    class Operators:
-        _linear_pointwise = torch.ops.mkldnn._linear_pointwise
-
-        @staticmethod
-        def _reorder_linear_weight(weight: torch.Tensor) -> torch.Tensor:
-            seen.append(weight.data_ptr())
-            return layout(weight)
-
-    monkeypatch.setattr(module.torch.ops, "mkldnn", Operators)
-    return seen
+def held(module: nn.Module) -> PackedParameters:
+    return module.__dict__["_parameters"]
 
 
-def packed(linear: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad(), Layouts().used():
-        return linear(inputs)
+@torch.no_grad()
+def used(module: nn.Module) -> nn.Module:
+    """As it is after its first product."""
+    keep_packed(module)
+    module(torch.ones(2, module.in_features, dtype=module.bias.dtype))
+    assert held(module).layout
+    assert dict.__getitem__(held(module), "weight") is None
+    return module
 
 
+@needs_packing
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(1, 1, 44), (5, 44), (3, 7, 44)])
+@pytest.mark.parametrize("shape", [(1, 1, 43), (5, 43), (3, 7, 43)])
 @pytest.mark.parametrize(("dtype", "rounding"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
-def test_packed_weights_give_the_same_to_rounding(packings, dtype, rounding, shape, bias):
+def test_packed_weights_give_the_same_to_rounding(dtype, rounding, shape, bias):
+    if dtype not in TYPES:
+        pytest.skip(f"{dtype} cannot be packed here")
     torch.manual_seed(0)
-    linear, inputs = Linear(44, 53, bias=bias).to(dtype), torch.randn(shape).to(dtype)
-    found = packed(linear, inputs)
+    linear, inputs = Linear(43, 53, bias=bias).to(dtype), torch.randn(shape).to(dtype)
     expected = F.linear(inputs.double(), linear.weight.double(), linear.bias.double() if bias else None)
+    keep_packed(linear)
+    with torch.no_grad():
+        found = linear(inputs)
+    assert held(linear).layout
     assert (found.double() - expected).abs().max() <= rounding * expected.abs().max()
     assert found.dtype == dtype
-    assert len(packings) == (dtype in module._TYPES)  # not every processor has bfloat16
 
 
-def test_the_embedding_table_read_backwards_is_packed_too(packings):
+@needs_packing
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_large_weight_is_packed_some_rows_at_a_time(monkeypatch, bias):
+    monkeypatch.setattr("regard.layers.linear.PART", 3 * 43)
+    linear, inputs = Linear(43, 53, bias=bias), torch.randn(2, 5, 43)
+    weight, expected = linear.weight.detach().clone(), linear(inputs).detach()
+    keep_packed(linear)
+    with torch.no_grad():
+        torch.testing.assert_close(linear(inputs), expected)
+    assert len(held(linear).layout) == 18
+    assert torch.equal(linear.weight, weight)
+
+
+@needs_packing
+def test_the_plain_weight_is_let_go():
+    linear = Linear(6, 7)
+    there = weakref.ref(linear.weight)
+    used(linear)
+    assert there() is None
+
+
+@needs_packing
+def test_a_table_that_is_looked_up_stays_beside_its_layout():
     table, hidden = TokenEmbedding(11, 6), torch.randn(2, 3, 6)
-    with torch.no_grad(), Layouts().used():
-        found = table.logits(hidden)
-    torch.testing.assert_close(found, F.linear(hidden, table.weight.detach()))
-    assert len(packings) == 1
+    weight = table.weight.detach().clone()
+    keep_packed(table)
+    with torch.no_grad():
+        torch.testing.assert_close(table.logits(hidden), F.linear(hidden, weight))
+        assert held(table).layout
+        assert torch.equal(table(torch.tensor([[3, 5]])), weight[[3, 5]][None] * table.factor)
+    assert held(table).layout
+    assert torch.equal(table.weight, weight)
+    assert not held(table).layout
+
+
+ASKED = {
+    "weight": lambda linear: linear.weight,
+    "parameters": lambda linear: next(iter(linear.parameters())),
+    "named": lambda linear: dict(linear.named_parameters())["weight"],
+    "state_dict": lambda linear: linear.state_dict()["weight"],
+    "get_parameter": lambda linear: linear.get_parameter("weight"),
+    "copy": lambda linear: copy.deepcopy(linear).weight,
+    "pickle": lambda linear: pickle.loads(pickle.dumps(linear)).weight,
+    "a dictionary": lambda linear: dict(linear._parameters)["weight"],
+    "items": lambda linear: dict(linear._parameters.items())["weight"],
+    "get": lambda linear: linear._parameters.get("weight"),
+    "copied": lambda linear: linear._parameters.copy()["weight"],
+    "popped": lambda linear: linear._parameters.pop("weight"),
+    "listed": lambda linear: next(linear._parameters[name] for name in linear._parameters),
+    "values": lambda linear: next(iter(linear._parameters.values())),
+    "to": lambda linear: linear.to(torch.float64).weight,
+}
+
+
+@needs_packing
+@pytest.mark.parametrize("way", ASKED)
+def test_whoever_asks_for_a_weight_gets_it_bit_for_bit(way):
+    linear = Linear(5, 7)
+    weight = linear.weight.detach().clone()
+    found = ASKED[way](used(linear))
+    assert torch.equal(found.detach().float(), weight)
 
 
 def stepped(linear: Linear) -> None:
+    optimizer = torch.optim.AdamW(linear.parameters(), lr=0.1, fused=True)
     linear(torch.ones(3, 6)).sum().backward()
-    torch.optim.AdamW(linear.parameters(), lr=0.1, fused=True).step()
+    optimizer.step()
 
 
 def replaced(linear: Linear) -> None:
@@ -73,158 +130,123 @@ def written(linear: Linear) -> None:
     linear.weight.data[2, 3] += 1
 
 
-def in_place(linear: Linear) -> None:
-    with torch.no_grad():
-        linear.weight[2, 3] += 1
-
-
-def turned(linear: Linear) -> None:
-    linear.weight.data.copy_(linear.weight.data.flip(0))
-
-
 def mirrored(linear: Linear) -> None:
-    linear.weight.data.copy_(linear.weight.data.flip(1))
+    linear.state_dict()["weight"].copy_(linear.weight.detach().flip(1))
 
 
 def loaded(linear: Linear) -> None:
     linear.load_state_dict(Linear(6, 7).state_dict())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [stepped, replaced, renewed, written, in_place, turned, mirrored, loaded],
-    ids=lambda change: change.__name__,
-)
-def test_changed_weights_are_packed_anew(packings, change):
-    linear, inputs = Linear(6, 7), torch.randn(2, 6)
-    before = packed(linear, inputs)
-    change(linear)
-    after = packed(linear, inputs)
-    torch.testing.assert_close(after, linear(inputs).detach())
+def assigned(linear: Linear) -> None:
+    linear.load_state_dict(Linear(6, 7).state_dict(), assign=True)
+
+
+def normed(linear: Linear) -> None:
+    nn.utils.parametrizations.weight_norm(linear).parametrizations.weight.original0.data.mul_(2)
+
+
+CHANGES = [stepped, replaced, renewed, written, mirrored, loaded, assigned, normed]
+
+
+@needs_packing
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_changed_weights_are_the_ones_that_are_used(change):
+    linear, inputs = used(Linear(6, 7)), torch.randn(2, 6)
+    with torch.no_grad():
+        before = linear(inputs)
+        change_with = torch.enable_grad()(change)
+        change_with(linear)
+        after = linear(inputs)
+    torch.testing.assert_close(after, F.linear(inputs, linear.weight.detach(), linear.bias.detach()))
     assert not torch.allclose(after, before)
-    assert len(packings) == 2
 
 
-def test_weights_that_stay_are_packed_once(packings):
+@needs_packing
+def test_a_weight_that_was_asked_for_may_change_at_any_time():
+    linear, inputs = used(Linear(6, 7)), torch.randn(2, 6)
+    weight = linear.weight
+    with torch.no_grad():
+        linear(inputs)
+        weight.data[2, 3] += 1
+        assert torch.equal(linear(inputs), F.linear(inputs, weight, linear.bias))
+
+
+@needs_packing
+def test_a_gradient_reaches_the_weight_and_an_optimizer_made_before_moves_it():
     linear = Linear(6, 7)
-    for _ in range(3):
-        packed(linear, torch.randn(2, 6))
-    assert len(packings) == 1
+    keep_packed(linear)
+    optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
+    used(Linear(6, 7))
+    with torch.no_grad():
+        before = linear(torch.ones(1, 6))
+    linear(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        torch.testing.assert_close(linear(torch.ones(1, 6)), before - 0.7)
 
 
 def with_gradients(linear: Linear) -> torch.Tensor:
-    with Layouts().used():
-        return linear(torch.ones(2, 6))
-
-
-def outside(linear: Linear) -> torch.Tensor:
-    with torch.no_grad():
-        return linear(torch.ones(2, 6))
+    return linear(torch.ones(2, 6))
 
 
 def under_autocast(linear: Linear) -> torch.Tensor:
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Layouts().used():
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         return linear(torch.ones(2, 6))
 
 
 def in_float64(linear: Linear) -> torch.Tensor:
-    with torch.no_grad(), Layouts().used():
+    with torch.no_grad():
         return linear.double()(torch.ones(2, 6, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("call", [with_gradients, outside, under_autocast, in_float64], ids=lambda call: call.__name__)
-def test_nothing_is_packed_elsewhere(packings, call):
+@pytest.mark.parametrize("call", [with_gradients, under_autocast, in_float64], ids=lambda call: call.__name__)
+def test_nothing_is_packed_elsewhere(call):
     linear = Linear(6, 7)
+    keep_packed(linear)
     found = call(linear)
+    assert not held(linear).layout
     expected = F.linear(torch.ones(2, 6, dtype=linear.weight.dtype), linear.weight, linear.bias)
     torch.testing.assert_close(found.double(), expected.double(), rtol=0.02, atol=0.02)
-    assert not packings
 
 
-def test_where_the_operators_are_missing_the_plain_product_does_the_work(packings, monkeypatch):
-    monkeypatch.setattr(module, "_TYPES", ())
+def test_where_the_operators_are_missing_the_plain_product_does_the_work(monkeypatch):
+    monkeypatch.setattr(private_ops, "_types", lambda: ())
     linear, inputs = Linear(6, 7), torch.randn(2, 6)
-    assert torch.equal(packed(linear, inputs), linear(inputs))
-    assert not packings
+    expected = linear(inputs)
+    keep_packed(linear)
+    with torch.no_grad():
+        assert torch.equal(linear(inputs), expected)
+    assert not held(linear).layout
 
 
-def test_weights_whose_bits_are_no_whole_numbers_are_left_alone(packings):
-    linear, inputs = Linear(5, 7), torch.randn(2, 5)
-    assert torch.equal(packed(linear, inputs), linear(inputs))
-    assert not packings
+def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):
+    numbers = torch.arange(2**16, dtype=torch.int64)
+    (tmp_path / "numbers").write_bytes(numbers.numpy().tobytes())
+    mapped = torch.from_file(str(tmp_path / "numbers"), size=2**16, dtype=torch.int64)
+    if not file_pages():
+        pytest.skip("this system does not tell where files are mapped")
+    assert any(mapped.data_ptr() in pages for pages in file_pages())
+    assert not any(numbers.data_ptr() in pages for pages in file_pages())
+    assert torch.equal(mapped, numbers)
+    give_back_pages(mapped)
+    assert torch.equal(mapped, numbers)
 
 
-def test_a_module_knows_nothing_of_its_packed_weights(packings):
-    linear = Linear(6, 7)
-    names, parts = set(linear.state_dict()), set(vars(linear))
-    packed(linear, torch.randn(2, 6))
-    assert set(linear.state_dict()) == names == {"weight", "bias"}
-    assert set(vars(linear)) == parts
+# The ways without
 
 
-def test_packed_weights_are_forgotten_with_the_weights(packings):
-    linear = Linear(6, 7)
-    packed(linear, torch.randn(2, 6))
-    kept = len(module._kept)
-    del linear
-    assert len(module._kept) == kept - 1
-
-
-class Doubled(Linear):
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return 2 * super().forward(inputs)
-
-
-def hooked() -> Linear:
-    one = Linear(6, 7)
-    one.register_forward_hook(lambda module, given, out: 3 * out)
-    return one
-
-
-@pytest.mark.parametrize(
-    "make",
-    [hooked, lambda: Doubled(6, 7), lambda: nn.Sequential(Linear(6, 7), nn.Tanh()), lambda: Linear(6, 7, bias=False)],
-    ids=["a hook", "a subclass", "another module", "no bias beside one"],
-)
-@torch.no_grad()
-def test_maps_read_together_do_what_each_does_alone(make):
-    maps, inputs = (Linear(6, 5), make()), torch.randn(2, 6)
-    with Layouts().used():
-        together = linears(inputs, maps)
-    for found, one in zip(together, maps, strict=True):
-        torch.testing.assert_close(found, one(inputs))
-
-
-@torch.no_grad()
-def test_maps_read_together_are_packed_as_one(packings):
-    maps, inputs = (Linear(6, 5), Linear(6, 7), Linear(6, 3)), torch.randn(2, 6)
-    with Layouts().used():
-        together = linears(inputs, maps)
-    assert len(packings) == 1
-    for found, one in zip(together, maps, strict=True):
-        torch.testing.assert_close(found, one(inputs))
-
-
-def test_a_weight_in_the_middle_of_a_buffer_is_left_alone(packings):
-    linear, inputs = Linear(6, 7), torch.randn(2, 6)
-    linear.weight = nn.Parameter(torch.randn(43)[1:].view(7, 6))
-    assert torch.equal(packed(linear, inputs), linear(inputs))
-    assert not packings
-
-
-def test_weights_computed_at_every_call_are_not_kept(packings):
-    linear, layouts = nn.utils.parametrizations.weight_norm(Linear(6, 7)), Layouts()
-    with torch.no_grad(), layouts.used():
-        for _ in range(3):
-            linear(torch.randn(2, 6))
-    assert not layouts.found
-    assert not packings
-
-
-def test_a_gradient_asked_for_after_decoding_reaches_the_weights(packings):
-    linear, layouts = Linear(6, 7), Layouts()
-    with layouts.used():
-        with torch.no_grad():
-            linear(torch.ones(2, 6))
-        linear(torch.ones(2, 6)).sum().backward()
-    assert linear.weight.grad is not None
+def test_every_private_operator_has_a_way_without_it(monkeypatch):
+    torch.manual_seed(0)
+    scores, change = torch.randn(3, 5, 7), torch.randn(3, 5, 7)
+    for _ in range(2):
+        weights = private_ops.softmax_(scores.clone())
+        torch.testing.assert_close(weights, scores.softmax(dim=-1))
+        wanted = scores.clone().requires_grad_()
+        (expected,) = torch.autograd.grad((wanted.softmax(dim=-1) * change).sum(), wanted)
+        torch.testing.assert_close(private_ops.softmax_gradient_(change.clone(), weights), expected)
+        some = [torch.full((2,), 6.0), torch.full((3,), 9.0)]
+        private_ops.divide_(some, 3)
+        assert [one.tolist() for one in some] == [[2.0] * 2, [3.0] * 3]
+        for name in ("_softmax", "_softmax_backward_data", "_foreach_div_"):
+            monkeypatch.delattr(torch, name, raising=False)

@@ -10,6 +10,7 @@ from regard.errors import FileError
 from regard.files import read_json
 from regard.interop.huggingface import is_huggingface
 from regard.interop.loading import open_folder, open_llama2c
+from regard.layers.linear import keep_packed
 from regard.models.checkpoint import load_model
 from regard.tasks.recipe import DecodingTable, Recipe, read_recipe
 from regard.text.pretrained import PretrainedTokenizer
@@ -25,6 +26,7 @@ def load(folder: str | Path, device: str | torch.device = "auto", precision: str
     model = _read(Path(folder))
     with in_memory(f"the model in {folder}"):
         model.module.to(device=place, dtype=dtype)
+    keep_packed(model.module)
     return model
 
 

@@ -47,12 +47,12 @@ class Model:
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return next(self.module.parameters()).device
+        return self.module.device
 
     @property
     def precision(self) -> str:
         """The type of its numbers, such as float32."""
-        return str(next(self.module.parameters()).dtype).removeprefix("torch.")
+        return str(self.module.dtype).removeprefix("torch.")
 
     def to(self, device: str | torch.device | None = None, precision: str = "auto") -> "Model":
         """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16)."""

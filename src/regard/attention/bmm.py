@@ -18,6 +18,7 @@ from regard.attention.kernels import Call, Kernel
 from regard.attention.lowering import dense_scores, fully_masked, fully_masked_rows, is_causal_flag
 from regard.axes import Attended
 from regard.layers.dropout import drop
+from regard.layers.private_ops import softmax_, softmax_gradient_
 
 CACHED = 1 << 20
 """Scores that one thread works on at a time: two megabytes in bfloat16."""
@@ -130,7 +131,7 @@ class InPlace(torch.autograd.Function):
                 plus = weights if added is None else added[some, block, :seen]
                 keys = key[some, :seen].transpose(1, 2)
                 torch.baddbmm(plus, query[some, block], keys, beta=int(added is not None), alpha=scale, out=weights)
-                torch._softmax(weights, -1, False, out=weights)
+                softmax_(weights)
                 torch.bmm(weights, value[some, :seen], out=out[some, block])
         ctx.save_for_backward(query, key, value, *tables)
         ctx.scale, ctx.blocks, ctx.together = scale, blocks, together
@@ -150,7 +151,7 @@ class InPlace(torch.autograd.Function):
                 change = torch.bmm(mixed, value[some, :seen].transpose(1, 2), out=buffer[: len(weights)])
                 before = int(seen < key.shape[1])  # what sees all keys comes first and begins their gradients
                 to_value[some, :seen].baddbmm_(weights.transpose(1, 2), mixed, beta=before)
-                torch._softmax_backward_data(change, weights, -1, change.dtype, grad_input=change)
+                softmax_gradient_(change, weights)
                 to_query[some, block].baddbmm_(change, key[some, :seen], beta=0, alpha=ctx.scale)
                 to_key[some, :seen].baddbmm_(change.transpose(1, 2), query[some, block], beta=before, alpha=ctx.scale)
         return to_query, to_key, to_value, None, None, None

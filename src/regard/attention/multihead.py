@@ -18,7 +18,7 @@ from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, require_similarity, similarity_module
 from regard.axes import Attended, Hidden, Query
 from regard.errors import ConfigError
-from regard.layers.linear import Linear, linears
+from regard.layers.linear import Linear
 
 
 class Attend(nn.Module):
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
         """The memory's keys and values, split into heads."""
-        key, value = linears(memory, (self.key, self.value))
+        key, value = self.key(memory), self.value(memory)
         return KeyValues(self._split(key, self.key_value_heads, rotate), self._split(value, self.key_value_heads))
 
     def forward(

@@ -1,7 +1,8 @@
 """Decoded tokens per second: Regard and `generate` of transformers on models of one size, random weights.
 
-The models are GPT-2's, a decoder of 12 layers × 768, and Marian's, 6 + 6 layers × 512. No token ends a text, so all
-sides make the same number of tokens.
+The models are GPT-2's, a decoder of 12 layers × 768, LLaMA's as small checkpoints have it, 576 wide with 9 heads that
+share 3 key/value heads, and Marian's, 6 + 6 layers × 512. No token ends a text, so all sides make the same number of
+tokens.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy
+from regard.layers.linear import keep_packed
 from regard.models.config import Architecture, TransformerConfig
 from regard.models.transformer import Transformer
 
@@ -37,14 +39,19 @@ class Size:
     width: int = 512
     heads: int = 8
     vocabulary: int = 8000
+    key_value_heads: int | None = None
+    """Fewer than heads in a LLaMA, None in the others."""
 
     def __str__(self) -> str:
         stacks = f"{self.layers} + {self.layers}" if self.architecture == "encoder_decoder" else f"{self.layers}"
-        return f"{self.architecture}, {stacks} layers × {self.width}, {self.vocabulary} words"
+        kind = self.architecture if self.key_value_heads is None else "llama"
+        return f"{kind}, {stacks} layers × {self.width}, {self.vocabulary} words"
 
 
 MARIAN = Size()
 GPT2 = Size("decoder", layers=12, width=768, heads=12, vocabulary=50257)
+LLAMA = Size("decoder", layers=10, width=576, heads=9, vocabulary=16384, key_value_heads=3)
+"""A third of the layers and of the words of the checkpoints it stands for, so as to be soon done."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,11 @@ class Case:
         return torch.randint(START + 1, self.size.vocabulary, shape, generator=torch.Generator().manual_seed(0))
 
 
-CASES = (Case(1, size=GPT2), Case(8, size=GPT2), Case(1), Case(8), Case(32), Case(4, beams=4))
+CASES = (
+    *(Case(batch, size=size) for size in (GPT2, LLAMA) for batch in (1, 8)),
+    *(Case(batch) for batch in (1, 8, 32)),
+    Case(4, beams=4),
+)
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -87,7 +98,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 def regard(case: Case, precision: str) -> Task:
     """Regard's decoding."""
-    model = _our_model(case.size, precision)
+    model, parameters = _our_model(case.size, precision)
     sources = case.sources()
     read = Padded(sources, torch.full((case.batch,), case.source_tokens), ragged=False)
     begin = Padded(torch.full((case.batch, 1), START), torch.ones(case.batch, dtype=torch.long), ragged=False)
@@ -98,25 +109,32 @@ def regard(case: Case, precision: str) -> Task:
     def work() -> int:
         return sum(len(one.ids) for one in generate(model, inputs, strategy, stop))
 
-    return Task(work, case.batch * case.new_tokens, sum(one.numel() for one in model.parameters()))
+    return Task(work, case.batch * case.new_tokens, parameters)
 
 
 @cache
-def _our_model(size: Size, precision: str) -> Transformer:
+def _our_model(size: Size, precision: str) -> tuple[Transformer, int]:
     torch.manual_seed(0)
     shape: dict[str, Any] = {"width": size.width, "heads": size.heads, "layers": size.layers}
     shape["architecture"] = size.architecture
-    if size.architecture == "decoder":
+    if size.key_value_heads is not None:
+        shape |= {"key_value_heads": size.key_value_heads, "feedforward": "swiglu", "norm": "rms", "bias": False}
+        shape |= {"feedforward_width": _inner(size), "norm_placement": "pre", "positions": "rotary"}
+    elif size.architecture == "decoder":
         shape |= {"norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt", "max_positions": LONGEST}
     model = Transformer(
         TransformerConfig(vocabulary=size.vocabulary, scale_embeddings=size.architecture != "decoder", **shape)
     )
-    return model.to(getattr(torch, precision)).eval()
+    model = model.to(getattr(torch, precision)).eval()
+    parameters = sum(one.numel() for one in model.parameters())
+    keep_packed(model)  # as `regard.load` does
+    return model, parameters
 
 
 def transformers(attention: str, case: Case, precision: str) -> Task:
     """The `generate` of transformers, with its cache."""
-    build = _marian if case.size.architecture == "encoder_decoder" else _gpt2
+    decoder = _gpt2 if case.size.key_value_heads is None else _llama
+    build = _marian if case.size.architecture == "encoder_decoder" else decoder
     model = build(attention, case.size, precision)
     sources = case.sources()
     options = {"max_new_tokens": case.new_tokens, "do_sample": False, "num_beams": case.beams, "use_cache": True}
@@ -173,6 +191,33 @@ def _gpt2(attention: str, size: Size, precision: str) -> Any:
     config._attn_implementation = attention
     build: Any = Peer
     return _endless(build(config), precision)
+
+
+@cache
+def _llama(attention: str, size: Size, precision: str) -> Any:
+    from transformers import LlamaConfig
+    from transformers import LlamaForCausalLM as Peer
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=size.vocabulary,
+        hidden_size=size.width,
+        intermediate_size=_inner(size),
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.key_value_heads,
+        max_position_embeddings=LONGEST,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+    )
+    config._attn_implementation = attention
+    build: Any = Peer
+    return _endless(build(config), precision)
+
+
+def _inner(size: Size) -> int:
+    """The width inside a LLaMA's feed-forward networks: 8/3 of its own."""
+    return size.width * 8 // 3
 
 
 def _endless(model: Any, precision: str) -> Any:

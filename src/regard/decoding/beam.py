@@ -20,7 +20,6 @@ from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam
 from regard.errors import InputError
-from regard.layers.linear import Layouts
 
 
 @dataclass(frozen=True)
@@ -61,15 +60,12 @@ def search_all(
     stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter] = ()
 ) -> list[list[Hypothesis]]:
     """All finished hypotheses of every sequence, best first."""
-    layouts = Layouts()
-    with layouts.used():
-        state = stepper.start(inputs)
+    state = stepper.start(inputs)
     prompts = inputs.tokens.rows()
     ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
     sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]
     for place in range(stop.tokens):
-        with layouts.used():
-            logits, state = stepper.step(ids, state)
+        logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
         check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
         likely = apply(filters, likely, place, stop.tokens)

@@ -20,7 +20,6 @@ from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import InputError
-from regard.layers.linear import Layouts
 
 Outcome = Callable[[Inputs, list[Hypothesis]], None]
 outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listeners", default=())
@@ -78,15 +77,12 @@ def _advance(
     stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, filters: Sequence[Filter]
 ) -> Iterator[_Moment]:
     """Choose, record, drop what has finished, go on."""
-    layouts = Layouts()
-    with layouts.used():
-        state = stepper.start(inputs)
+    state = stepper.start(inputs)
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
     draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))
     for place in range(stop.tokens):
-        with layouts.used():
-            logits, state = stepper.step(ids, state)
+        logits, state = stepper.step(ids, state)
         ids = strategy.choose(apply(filters, logits, place, stop.tokens), draws(sequence))
         likely = _log_probability(logits, ids)
         check_likely(likely)

@@ -5,11 +5,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.axes import Hidden, Ids, Logits
-from regard.layers.linear import linear
+from regard.layers.linear import MapModule
 
 
-class TokenEmbedding(nn.Module):
+class TokenEmbedding(MapModule):
     """The vector of every token. Drawn with variance 1/width, so that scaled vectors and tied logits start near 1."""
+
+    looked_up = True
 
     def __init__(self, vocabulary: int, width: int, *, scaled: bool = True) -> None:
         super().__init__()
@@ -18,8 +20,8 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, ids: Ids) -> Hidden:
         """The vectors of these tokens, times √width where scaled."""
-        return F.embedding(ids, self.weight) * self.factor
+        return F.embedding(ids, self.plain_weight()) * self.factor
 
     def logits(self, hidden: Hidden, bias: Tensor | None = None) -> Logits:
         """The table as output projection: how well each token's vector fits (tied weights)."""
-        return linear(hidden, self.weight, bias)
+        return self.times(hidden, bias)

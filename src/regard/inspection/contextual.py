@@ -233,7 +233,7 @@ class _Hidden:
 @torch.no_grad()
 def _follow(module: Transformer, name: str, reading: _Reading) -> InSentence:
     hidden, layers = _Hidden(), _layers(module, name)
-    row = Padded.of([reading.ids]).to(next(module.parameters()).device)
+    row = Padded.of([reading.ids]).to(module.device)
     with hidden.listening(module, layers), record_into(Recording(values=True), module) as seen:
         module.encode(row) if name == "encoder" else module(Inputs(row))
     places = list(reading.places)

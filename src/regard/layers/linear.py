@@ -1,147 +1,191 @@
-"""Linear maps, and the same from weights laid out once for decoding on a CPU.
+"""Linear maps, and the same from weights laid out for a CPU, of a model that was loaded to be asked and not trained.
 
 A step of decoding multiplies a few rows by every weight of the model, so it takes as long as the weights take to
-read. oneDNN reads them about twice as fast from a layout of its own. Inside `Layouts.used()` a linear map makes that
-layout when first asked. A layout is kept for as long as its weights are the same: the same tensor in the same memory,
-at the same version, with the same weighted sum of all its bits as whole numbers (a fused optimizer counts no versions).
-That is asked once per `Layouts`, which lives as long as a text takes to generate. Nothing is stored on a module and
-nothing but rounding changes; a model that has decoded holds its weights twice.
+read. oneDNN reads them about twice as fast from a layout of its own. `keep_packed(module)`, said of a model that has
+just been loaded, lets every map have that layout from its first product without gradients. The plain weight is let go,
+so that a model holds its weights once, and comes back bit for bit when anybody asks the module for it: to save it, to
+move it, to train it, to look at it. From then on it stays, so nothing that was asked for can be out of date.
 
-The operators are PyTorch's own but not public: where they are missing, `F.linear` does the work.
+A table that is also looked up row by row stays as it is beside its layout. Where it is a file's pages, as those of a
+loaded model are, only the rows in use take memory.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, NamedTuple
+import ctypes
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.weak import WeakIdKeyDictionary
+
+from regard.layers import private_ops
+
+PART = 2**22
+"""Numbers laid out at a time: a weight and its layout are never both whole in memory."""
+DONT_NEED = 4
+"""Linux's advice that pages are not needed: those of a file are read again when they are."""
 
 
-class Packed(NamedTuple):
-    """Weights and biases side by side, the weights in oneDNN's layout, and of what they are a copy."""
+class MapModule(nn.Module):
+    """A module with a `weight` that inputs are multiplied by."""
 
-    layout: Tensor
-    bias: Tensor | None
-    state: tuple[tuple[int, int, int], ...]
+    weight: Any
+    packed = False
+    """Whether `keep_packed` was said of it."""
+    looked_up = False
+    """Whether its weight is also read otherwise, row by row."""
 
+    def plain_weight(self) -> Tensor:
+        """The weight for reading alone; of one that is kept packed, only where it is looked up too."""
+        held = self.__dict__["_parameters"]
+        weight: Tensor = held.peek() if self.packed else self.weight
+        return weight
 
-class Layouts:
-    """The layouts of the maps that were asked for; None of those that cannot have one."""
-
-    def __init__(self) -> None:
-        self.found: dict[tuple[int, int], tuple[Sequence[Tensor], Packed | None]] = {}  # the first's identity, how many
-
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Linear maps use them inside the block, in this thread."""
-        before = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(before)
-
-    def of(self, inputs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packed | None:
-        """The layout of these weights together, made or checked when first asked."""
-        if inputs.dtype != weights[0].dtype or not all(isinstance(one, nn.Parameter) for one in weights):
-            return None  # what is computed anew at every call would be kept for nothing
-        key = id(weights[0]), len(weights)
-        known = self.found.get(key)
-        if known is None:
-            packable = all(map(_packable, weights))
-            known = self.found[key] = weights, _packed(weights, biases) if packable else None
-        return known[1]
+    def times(self, inputs: Float[Tensor, "*axes width"], bias: Tensor | None) -> Float[Tensor, "*axes out"]:
+        """`W x + b`."""
+        if self.packed and not torch.compiler.is_compiling() and _reads_alone(inputs):
+            layout = self.__dict__["_parameters"].layout_for(inputs)
+            if layout:
+                return _product(inputs, layout, bias)
+        weight: Tensor = self.weight
+        return F.linear(inputs, weight, bias)
 
 
-_current: ContextVar[Layouts | None] = ContextVar("layouts", default=None)
-_kept: Any = WeakIdKeyDictionary()  # from the first of the weights to Packed by how many there are; forgotten with it
-
-
-class Linear(nn.Linear):
+class Linear(nn.Linear, MapModule):
     """`W x + b`."""
 
     def forward(self, inputs: Float[Tensor, "*axes width"]) -> Float[Tensor, "*axes out"]:
         """Of every vector."""
-        return linear(inputs, self.weight, self.bias)
+        return self.times(inputs, self.bias)
 
 
-def linear(
-    inputs: Float[Tensor, "*axes width"], weight: Float[Tensor, "out width"], bias: Tensor | None = None
-) -> Float[Tensor, "*axes out"]:
-    """`W x + b`, from packed weights where that is asked for and possible."""
-    found = _together(inputs, (weight,), (bias,))
-    return F.linear(inputs, weight, bias) if found is None else found
+def keep_packed(module: nn.Module) -> None:
+    """Let the maps of a model that has just been loaded keep their weights packed until they are asked for."""
+    mapped = file_pages()
+    for one in module.modules():
+        weight = one._parameters.get("weight") if isinstance(one, MapModule) else None
+        if isinstance(one, MapModule) and weight is not None and not one.packed:
+            of_file = any(weight.data_ptr() in pages for pages in mapped)
+            one.__dict__["_parameters"] = PackedParameters(one._parameters, keep=one.looked_up, of_file=of_file)
+            one.packed = True
 
 
-def linears(inputs: Float[Tensor, "*axes width"], maps: Sequence[nn.Module]) -> tuple[Tensor, ...]:
-    """What several maps make of the same inputs; packed weights are read as one."""
-    plain = [one for one in maps if isinstance(one, Linear) and _says_all(one)]
-    found = None
-    if len(plain) == len(maps) and len({one.bias is None for one in plain}) == 1:
-        found = _together(inputs, [one.weight for one in plain], [one.bias for one in plain])
-    if found is None:
-        return tuple(one(inputs) for one in maps)
-    return torch.split(found, [one.out_features for one in plain], dim=-1)
+class PackedParameters(dict[str, nn.Parameter | None]):
+    """A module's own table of parameters, which puts the weight back before it tells of it."""
+
+    def __init__(self, parameters: dict[str, nn.Parameter | None], *, keep: bool, of_file: bool) -> None:
+        super().__init__(parameters)
+        self.keep, self.of_file, self.learns = keep, of_file, True
+        self.layout: list[Tensor] = []
+        """The weight in oneDNN's layout, some rows at a time; nothing where it is not packed."""
+        self.asked = False
+
+    def peek(self) -> Tensor:
+        """The plain weight, for who will not change or keep it."""
+        weight = dict.__getitem__(self, "weight")
+        assert weight is not None
+        return weight
+
+    def layout_for(self, inputs: Tensor) -> list[Tensor]:
+        """The layout to multiply these inputs by, made when first used; nothing where the plain weight must do."""
+        if self.asked:
+            return []
+        if not self.layout:
+            weight = self.peek().detach()
+            if weight.dtype == inputs.dtype and private_ops.packs(weight):
+                self.layout = list(self._laid_out(weight))
+                if not self.keep:
+                    self.learns = self.peek().requires_grad
+                    dict.__setitem__(self, "weight", None)
+        return self.layout if self.layout and self.layout[0].dtype == inputs.dtype else []
+
+    def _laid_out(self, weight: Tensor) -> Iterator[Tensor]:
+        for rows in torch.split(weight, max(1, PART // weight.shape[1])):
+            yield private_ops.pack(rows)
+            if self.of_file:
+                give_back_pages(rows)
+
+    def restore(self) -> None:
+        """Put the plain weight back for good."""
+        if self.layout and not self.keep:
+            plain = torch.cat([private_ops.unpack(rows) for rows in self.layout])
+            dict.__setitem__(self, "weight", nn.Parameter(plain, requires_grad=self.learns))
+        self.asked, self.layout = True, []
+
+    def __getitem__(self, name: str) -> nn.Parameter | None:
+        if name == "weight":
+            self.restore()
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of any dictionary."""
+        self.restore()
+        return super().get(name, default)
+
+    def __setitem__(self, name: str, value: nn.Parameter | None) -> None:
+        self.restore()
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.restore()
+        super().__delitem__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self.restore()
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """As of any dictionary, like the rest of them."""
+        self.restore()
+        return super().keys()
+
+    def values(self) -> Any:
+        self.restore()
+        return super().values()
+
+    def items(self) -> Any:
+        self.restore()
+        return super().items()
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.restore()
+        return super().pop(name, *default)
+
+    def copy(self) -> dict[str, nn.Parameter | None]:
+        return dict(self.items())
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return dict, (dict(self.items()),)
 
 
-def _says_all(one: Linear) -> bool:
-    """Whether its weights say all it does: nobody has derived from it, hooked into it or parametrised it."""
-    return type(one) is Linear and not one._forward_hooks and not one._forward_pre_hooks
+def _product(inputs: Tensor, layout: list[Tensor], bias: Tensor | None) -> Tensor:
+    if len(layout) == 1:
+        return private_ops.packed_linear(inputs, layout[0], bias)
+    sizes = [len(rows) for rows in layout]
+    biases = [None] * len(sizes) if bias is None else torch.split(bias, sizes)
+    parts = [private_ops.packed_linear(inputs, rows, one) for rows, one in zip(layout, biases, strict=True)]
+    return torch.cat(parts, dim=-1)
 
 
-def _together(inputs: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Tensor | None:
-    """The outputs of these maps side by side from packed weights, or None where they are not used."""
-    layouts = None if torch.compiler.is_compiling() else _current.get()
-    if layouts is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return None
-    packed = layouts.of(inputs, weights, biases)
-    if packed is None:
-        return None
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, packed.layout, packed.bias, "none", [], "")
-    return out
+def _reads_alone(inputs: Tensor) -> bool:
+    return inputs.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
-def _packable(weight: Tensor) -> bool:
-    """Whether oneDNN computes the same: on a CPU, in a type it knows, and with bits that can be read."""
-    size = weight.element_size()
-    return (
-        weight.dtype in _TYPES
-        and weight.device.type == "cpu"
-        and not weight.is_inference()  # it counts no versions
-        and weight.is_contiguous()
-        and weight.shape[1] * size % 8 == weight.storage_offset() * size % 8 == 0  # its bits are whole numbers
-    )
+def give_back_pages(tensor: Tensor) -> None:
+    """Let go of the memory of a tensor that is a file's unchanged pages: they are read again where they are needed."""
+    first = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = (tensor.data_ptr() + tensor.numel() * tensor.element_size()) // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < last:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), DONT_NEED)
 
 
-def _packed(weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Packed:
-    """The maps in oneDNN's layout, made anew if they are not what they were."""
-    state = tuple((one.data_ptr(), one._version, _bits(one.detach())) for one in weights)
-    known: dict[int, Packed] = _kept.setdefault(weights[0], {})
-    found = known.get(len(weights))
-    if found is None or found.state != state:
-        whole = torch.cat([one.detach() for one in weights]) if len(weights) > 1 else weights[0].detach()
-        found = known[len(weights)] = Packed(torch.ops.mkldnn._reorder_linear_weight(whole), None, state)
-    given = [one for one in biases if one is not None]  # few numbers: put side by side anew
-    return found._replace(bias=torch.cat(given) if len(given) > 1 else given[0] if given else None)
-
-
-def _bits(weight: Tensor) -> int:
-    """A number that changes with any one of the bits, and where rows or columns change places."""
-    whole = weight.view(torch.int64)
-    sums = whole.sum(dim=1), whole.sum(dim=0)
-    return sum(int((one * torch.arange(1, 2 * len(one), 2)).sum()) for one in sums)
-
-
-def _known_types() -> tuple[torch.dtype, ...]:
-    known = hasattr(torch.ops.mkldnn, "_linear_pointwise") and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    if not known or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return ()
-    half = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return (torch.float32, torch.bfloat16) if half else (torch.float32,)
-
-
-_TYPES = _known_types()
+def file_pages() -> list[range]:
+    """Where files are mapped into memory, as far as the system tells."""
+    try:
+        lines = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
+    except OSError:
+        return []
+    return [range(*(int(end, 16) for end in line[0].split("-"))) for line in lines if line[4] != "0"]

@@ -14,7 +14,7 @@ from regard.axes import Hidden, Logits
 from regard.blocks.config import BlockConfig
 from regard.embedding.tokens import TokenEmbedding
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.linear import Linear, linear
+from regard.layers.linear import Linear, MapModule
 from regard.layers.norm import norm
 from regard.models.config import TransformerConfig
 
@@ -34,13 +34,14 @@ class MaskedLMTransform(nn.Module):
         return out
 
 
-class TokenOutput(nn.Module):
+class TokenOutput(MapModule):
     """Logits over the vocabulary, by a table of its own or, where tied, by the embedding table read backwards."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.change = MaskedLMTransform(config) if config.head == "masked" else None
-        self.weight = None if config.tie_embeddings else nn.Parameter(torch.empty(config.vocabulary, config.width))
+        self.tied = config.tie_embeddings
+        self.weight = None if self.tied else nn.Parameter(torch.empty(config.vocabulary, config.width))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
         self.factor = config.width**-0.5 if config.output_scaled else 1.0
 
@@ -48,9 +49,7 @@ class TokenOutput(nn.Module):
         """How well each token fits each place."""
         hidden = hidden if self.change is None else self.change(hidden)
         hidden = hidden if self.factor == 1.0 else hidden * self.factor
-        if self.weight is None:
-            return embedding.logits(hidden, self.bias)
-        return linear(hidden, self.weight, self.bias)
+        return embedding.logits(hidden, self.bias) if self.tied else self.times(hidden, self.bias)
 
 
 class Pooler(nn.Module):

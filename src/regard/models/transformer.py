@@ -68,6 +68,16 @@ class Transformer(nn.Module):
             self.output = Linear(config.width, len(config.labels) if config.head == "labels" else 2)
         init_weights(self, config)
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.embedding.plain_weight().device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its weights."""
+        return self.embedding.plain_weight().dtype
+
     def forward(self, inputs: Inputs) -> Float[Tensor, "batch *places out"]:
         """What the head makes of the vectors (see heads.py).
 

@@ -70,7 +70,7 @@ class Classification(Task[Splits[Pair]]):
         """Every label with its probability, the likeliest first."""
         refuse_decoding(self.name, strategy, max_new_tokens)
         how = _labelling(model.recipe, model.module, model.tokenizer)
-        device = next(model.module.parameters()).device
+        device = model.module.device
         answers = []
         for first in range(0, len(texts), TOGETHER):
             logits: Tensor = model.module(how.prompt(texts[first : first + TOGETHER]).to(device))

@@ -99,7 +99,7 @@ class Generation(Task[D]):
             raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
         for text in texts:
             self.check(model.recipe, text)
-        device = next(model.module.parameters()).device
+        device = model.module.device
         found: list[list[Hypothesis]] = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.prompt(model, texts[first : first + TOGETHER])
@@ -119,7 +119,7 @@ class Generation(Task[D]):
         self.check(model.recipe, text)
         inputs = self.prompt(model, [text])
         self.warn_of_length(model, inputs)
-        inputs = inputs.to(next(model.module.parameters()).device)
+        inputs = inputs.to(model.module.device)
         text_of = model.tokenizer.stream()  # a character may need the bytes of several tokens
         if before := self.before(model, text):
             for token in before:

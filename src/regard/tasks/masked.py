@@ -56,7 +56,7 @@ class Masked(OfDocuments):
             raise InputError(f"the text hides nothing: it has no {name}", f"write {name} in place of a word")
         ids = token.encode_naming(text, [name])
         row, _ = token.apply_template(ids)
-        device = next(model.module.parameters()).device
+        device = model.module.device
         logits: Tensor = model.module(Inputs(Padded.of([row])).to(device))[0]
         hidden = [place for place, one in enumerate(row) if one == token.mask_id]
         found = [self._likeliest(token, logits[place]) for place in hidden]
@@ -80,7 +80,7 @@ class Masked(OfDocuments):
         how.refuse_windows(self.name)
         documents: Sequence[TextDocument] = examples
         stream, objective = self.windows(model, documents)
-        device = next(model.module.parameters()).device
+        device = model.module.device
         total, count, right = 0.0, 0, 0
         batches = in_order(stream, objective, MEASURED)
         for done, batch in enumerate(batches, start=1):

@@ -94,7 +94,7 @@ class Questions(Task[Splits[Question]]):
     @torch.no_grad()
     def _answer(self, model: Loaded, asked: Question) -> Answer:
         how = _finding(model.recipe, model.module, model.tokenizer)
-        device = next(model.module.parameters()).device
+        device = model.module.device
         found = []
         for rows in by_length(how.windows(asked), how, max(MEASURED, how.window)):
             logits: Tensor = model.module(how.batch(rows).inputs.to(device))

@@ -77,7 +77,7 @@ def sentence_vectors(model: Loaded, texts: Sequence[str]) -> Tensor:
     texts = [text.lower() for text in texts] if task.do_lower_case else texts
     room = None if task.max_seq_length is None else max(task.max_seq_length - token.added(), 0)
     rows = [token.apply_template(ids[:room])[0] for ids in token.encode_batch(texts)]
-    inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(next(model.module.parameters()).device)
+    inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(model.module.device)
     hidden: Tensor = model.module(inputs)
     vectors = pooled(hidden, inputs.tokens.real[..., None], task.pooling)
     return F.normalize(vectors, dim=-1) if task.normalised else vectors

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batch
 from regard.data.stream import Position
+from regard.layers.private_ops import divide_
 from regard.training.compiling import attempt
 from regard.training.plan import TrainingPlan
 from regard.training.precision import autocast
@@ -151,7 +152,7 @@ def backward(trainable: Trainable, batches: list[Batch], plan: TrainingPlan) -> 
         total, count = total + loss.sum.detach().double(), count + loss.count
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if gradients:
-        torch._foreach_div_(gradients, max(count, 1))
+        divide_(gradients, max(count, 1))
     return Loss(total, count)
 
 
