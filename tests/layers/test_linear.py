@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from regard.embedding.tokens import TokenEmbedding
 from regard.layers import private_ops
-from regard.layers.linear import Linear, PackedParameters, file_pages, give_back_pages, keep_packed
+from regard.layers.linear import Linear, PackedParameters, file_pages, give_back_pages, keep_packed, parameter_count
 
 TYPES = private_ops._types()
 needs_packing = pytest.mark.skipif(torch.float32 not in TYPES, reason="PyTorch's oneDNN operators are not here")
@@ -68,6 +68,17 @@ def test_the_plain_weight_is_let_go():
     there = weakref.ref(linear.weight)
     used(linear)
     assert there() is None
+
+
+@needs_packing
+def test_numbers_are_counted_where_they_are():
+    module = nn.Sequential(used(Linear(6, 7)), nn.LayerNorm(7), TokenEmbedding(11, 3))
+    keep_packed(module)
+    with torch.no_grad():
+        module[2].logits(torch.ones(1, 1, 3))
+    assert parameter_count(module) == 6 * 7 + 7 + 7 + 7 + 11 * 3
+    assert held(module[0]).layout
+    assert held(module[2]).layout
 
 
 @needs_packing

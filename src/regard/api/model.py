@@ -20,6 +20,7 @@ from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
 from regard.inspection.maps import labels
+from regard.layers.linear import parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.transformer import Transformer
 from regard.tasks.generation import Generation
@@ -198,7 +199,7 @@ class Model:
     @property
     def facts(self) -> dict[str, str]:
         """What the model is, in a few words."""
-        config, first = self.module.config, next(self.module.parameters())
+        config = self.module.config
         layers = f"{config.layers} layers"
         if config.architecture == "encoder_decoder":
             layers = f"{config.encoder_layers or config.layers} + {config.layers} layers"
@@ -206,9 +207,9 @@ class Model:
         return {
             "task": self.task.name,
             "network": f"{network}, {config.architecture}, {layers}, width {config.width}, {config.heads} heads",
-            "parameters": f"{sum(one.numel() for one in self.module.parameters()):,}",
+            "parameters": f"{parameter_count(self.module):,}",
             "vocabulary": f"{config.vocabulary:,} ({self.tokenizer.kind})",
-            "device": f"{first.device}, {str(first.dtype).removeprefix('torch.')}",
+            "device": f"{self.device}, {self.precision}",
         }
 
     def __repr__(self) -> str:

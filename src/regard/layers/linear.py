@@ -40,8 +40,7 @@ class MapModule(nn.Module):
 
     def plain_weight(self) -> Tensor:
         """The weight for reading alone; of one that is kept packed, only where it is looked up too."""
-        held = self.__dict__["_parameters"]
-        weight: Tensor = held.peek() if self.packed else self.weight
+        weight: Tensor = self.__dict__["_parameters"].peek() if self.packed else self.weight
         return weight
 
     def times(self, inputs: Float[Tensor, "*axes width"], bias: Tensor | None) -> Float[Tensor, "*axes out"]:
@@ -73,6 +72,13 @@ def keep_packed(module: nn.Module) -> None:
             one.packed = True
 
 
+def parameter_count(module: nn.Module) -> int:
+    """How many numbers a model has, asked without taking them out of their layout."""
+    tables = (one.__dict__["_parameters"] for one in module.modules())
+    lists = (one.numbers() if isinstance(one, PackedParameters) else one.values() for one in tables)
+    return sum(one.numel() for some in lists for one in some if one is not None)
+
+
 class PackedParameters(dict[str, nn.Parameter | None]):
     """A module's own table of parameters, which puts the weight back before it tells of it."""
 
@@ -88,6 +94,10 @@ class PackedParameters(dict[str, nn.Parameter | None]):
         weight = dict.__getitem__(self, "weight")
         assert weight is not None
         return weight
+
+    def numbers(self) -> list[Tensor | None]:
+        """Tensors that hold every number once."""
+        return [*dict.values(self), *([] if self.keep else self.layout)]
 
     def layout_for(self, inputs: Tensor) -> list[Tensor]:
         """The layout to multiply these inputs by, made when first used; nothing where the plain weight must do."""

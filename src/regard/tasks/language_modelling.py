@@ -125,7 +125,7 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         stream, _ = self.windows(model, documents)
         batches = overlapping(stream, **self.reading(model, how), tokens=MEASURED)
         total, count = 0.0, 0
-        device = next(model.module.parameters()).device
+        device = model.module.device
         for done, batch in enumerate(batches, start=1):
             total, count = total + summed_loss(model.module, batch.to(device)), count + batch.count
             how.progress(done, len(batches))

@@ -75,7 +75,7 @@ def logits_of(model: Loaded, task: Task[Any], text: str, target: str | None = No
     """As the network gives them for `inputs_of`."""
     if model.module.config.head == "none":
         raise InputError("this model gives vectors and no logits", "ask for its vectors with `run`")
-    inputs = inputs_of(model, task, text, target).to(next(model.module.parameters()).device)
+    inputs = inputs_of(model, task, text, target).to(model.module.device)
     found: Tensor = model.module(inputs)[0]
     return found
 
