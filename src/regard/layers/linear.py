@@ -65,8 +65,8 @@ def keep_packed(module: nn.Module) -> None:
     """Let the maps of a model that has just been loaded keep their weights packed until they are asked for."""
     mapped = file_pages()
     for one in module.modules():
-        weight = one._parameters.get("weight") if isinstance(one, MapModule) else None
-        if isinstance(one, MapModule) and weight is not None and not one.packed:
+        weight = one._parameters.get("weight") if isinstance(one, MapModule) and not one.packed else None
+        if isinstance(one, MapModule) and weight is not None:
             of_file = any(weight.data_ptr() in pages for pages in mapped)
             one.__dict__["_parameters"] = PackedParameters(one._parameters, keep=one.looked_up, of_file=of_file)
             one.packed = True
