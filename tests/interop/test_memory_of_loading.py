@@ -15,6 +15,11 @@ from regard.interop.names import hf_tensors
 from regard.models.families import FAMILIES
 from regard.models.transformer import Transformer
 
+TOUCHING = """
+def work(model):
+    for one in model.parameters():
+        one.detach().flatten()[::512].clone()  # every page is there now, mapped or not
+"""
 CODE = """
 import json, sys
 from pathlib import Path
@@ -26,13 +31,23 @@ def memory(name):
     return int(status[status.index(name + ":") + 1]) * 1024
 
 small, large = map(Path, sys.argv[1:])
-huggingface.read_model(small)  # what is imported and allocated once, whatever the size
+work(huggingface.read_model(small))  # what is imported and allocated once, whatever the size
 before = memory("VmRSS")
 model = huggingface.read_model(large)
+work(model)
+taken = memory("VmHWM") - before
 total = sum(one.numel() * one.element_size() for one in model.parameters())
-for one in model.parameters():
-    one.detach().flatten()[::512].clone()  # every page is there now, mapped or not
-print(json.dumps({"weights": total, "taken": memory("VmHWM") - before}))
+print(json.dumps({"weights": total, "taken": taken}))
+"""
+GENERATING = """
+import regard
+from regard.data.batching import Inputs, Padded
+from regard.layers.linear import keep_packed
+
+def work(model):
+    keep_packed(model)  # as `regard.load` does
+    inputs = Inputs(Padded.of([[3, 5, 7, 11]]))
+    regard.generate(model, inputs, regard.Greedy(), regard.Stop(-1, 5))
 """
 SHAPES = {
     "gpt": {"layers": 4, "width": 1280, "heads": 20, "vocabulary": 29_000},
@@ -63,6 +78,13 @@ def write(folder: Path, family: str, dtype: torch.dtype, shards: int, **changes:
     return folder
 
 
+def measured(work: str, small: Path, large: Path) -> dict[str, int]:
+    """What a process of its own takes for a large model, beyond what it took for a small one."""
+    command = [sys.executable, "-c", work + CODE, small, large]
+    done = subprocess.run(command, capture_output=True, check=True, env=os.environ)
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 @pytest.mark.parametrize("shards", [1, 3])
@@ -71,8 +93,20 @@ def write(folder: Path, family: str, dtype: torch.dtype, shards: int, **changes:
 def test_loading_takes_at_most_a_fifth_more_than_the_weights(family, dtype, shards, tmp_path):
     small = write(tmp_path / "small", family, dtype, shards, layers=1, width=64, heads=2, vocabulary=97)
     large = write(tmp_path / "large", family, dtype, shards)
-    done = subprocess.run([sys.executable, "-c", CODE, small, large], capture_output=True, check=True, env=os.environ)
-    found = json.loads(done.stdout)
+    found = measured(TOUCHING, small, large)
     print(family, dtype, shards, found, found["taken"] / found["weights"])
     assert found["weights"] > 1.2e8
     assert 0.9 < found["taken"] / found["weights"] <= LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_loading_and_generating_takes_the_weights_once(dtype, tmp_path):
+    """Grouped heads and a large table that is read from both ends."""
+    shape = {"heads": 9, "key_value_heads": 3, "width": 576, "feedforward_width": 1536, "tie_embeddings": True}
+    small = write(tmp_path / "small", "llama", dtype, 1, **shape, layers=1, vocabulary=97)
+    large = write(tmp_path / "large", "llama", dtype, 1, **shape, layers=30, vocabulary=49_152)
+    found = measured(GENERATING, small, large)
+    print(dtype, found, found["taken"] / found["weights"])
+    assert 0.9 < found["taken"] / found["weights"] <= 1.1
