@@ -167,7 +167,7 @@ class Model:
 
     @torch.no_grad()
     def _read(self, text: str) -> None:
-        self.module(self.writer.prompt(self, [text]).to(next(self.module.parameters()).device))
+        self.module(self.writer.prompt(self, [text]).to(self.device))
 
     @torch.no_grad()
     def _read_target(self, seen: Recording, text: str, target: str) -> None:
