@@ -23,6 +23,7 @@ MASKS: dict[str, Mask] = {
     "causal window with a global token": (Causal() & Window(70)) | Global([0]),
     "packed documents": Causal() & Document(IDS),
     "left padding": Padding(torch.tensor([411, 203]), side="left") & Causal(),
+    "a function": Window(70) & (lambda batch, head, query, key: (query + key + 2 * head + 3 * batch) % 5 != 0),
 }
 
 
