@@ -15,7 +15,7 @@ from regard.devices import in_memory, usable_device
 from regard.embedding.pretrained import begin_with
 from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError, changing
-from regard.files import PARTIAL, write_text
+from regard.files import PARTIAL, refuse_unwritable, write_text
 from regard.models.checkpoint import save_config
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -153,6 +153,7 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     if folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file", "choose another `out`")
     if not folder.is_dir() or all(path.name.startswith(PARTIAL) for path in folder.iterdir()):
+        refuse_unwritable(folder / "recipe.toml")  # before the data are read
         return []
     if not resume:
         raise FileError(f"{folder} is not empty", "add `resume=True` to go on with it, or choose another `out`")
