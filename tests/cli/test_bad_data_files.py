@@ -88,7 +88,7 @@ BAD = {
     "documents": Data({"a.txt": b"a\n\nb\n"}, "[data] format 'text' has documents", ("data.format=text",)),
     "one file called two": Data({"a.tsv": PAIRS.encode()}, "format 'parallel' takes two", ("data.format=parallel",)),
     "two files called one": Data({"a": b"a\n", "b": b"b\n"}, "format 'tsv' takes one file", ("data.format=tsv",)),
-    "a format of others": Data({"a.csv": b"a,A\n"}, "[data] format = 'csv' cannot be used", ("data.format=csv",)),
+    "a format of others": Data({"a.xls": b"a,A\n"}, "[data] format = 'xls' cannot be used", ("data.format=xls",)),
     "a number for a file": Data({"a.tsv": b""}, "[data] train = 5 cannot be used; give a file", ("data.train=5",)),
     "a folder for a file": Data({"a.tsv": b""}, ". is a folder, not a file", ("data.train=.",)),
 }

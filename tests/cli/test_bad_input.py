@@ -204,7 +204,11 @@ RECIPES = {
             write("a.txt", "a\nb\n"), write("b.txt", "a\n"), own_files(data='train = ["a.txt", "b.txt"]\nvalid = "v"')
         ),
     ),
-    "no data to validate on": Bad(OWN, 'add valid = "held-out.tsv"', own_files(data='train = "pairs.tsv"')),
+    "too little to hold some out": Bad(
+        OWN,
+        "1 example is too few to hold some out; give 10 or more, or a file to validate on: data.valid=FILE",
+        both(write("pairs.tsv", "a\tb\n"), own_files(data='train = "pairs.tsv"')),
+    ),
     "an example longer than a batch": Bad(
         OWN,
         "raise training.batch_tokens or leave such long examples out",

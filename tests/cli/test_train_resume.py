@@ -81,17 +81,19 @@ def test_more_steps_are_taken_when_they_are_asked_for_by_name(call, model):
 def test_a_recipe_that_merely_differs_is_refused_with_how_to_insist(call, model):
     """The key is changed in the file, not by `--set`: more likely another recipe than a wish."""
     shutil.copytree(model, "new")
-    text = Path("new", "recipe.toml").read_text().replace("steps = 3\n", "steps = 5\n")
+    text = Path("new", "recipe.toml").read_text().replace("clip = 1.0\n", "clip = 2.0\n")
     Path("other.toml").write_text(text)
     before = tree(Path("new"))
     answer = call("train", "other.toml", "--out", "new", "--resume")
     assert answer.code == 1
-    assert "the recipe in new differs in training.steps; resume with the same recipe, or say" in answer.err
+    assert "the recipe in new differs in training.clip; resume with the same recipe, or say" in answer.err
     assert tree(Path("new")) == before
     change = re.search(r"with (--set \S+=)VALUE", answer.err).group(1)
-    insisted = call("train", "other.toml", *f"{change}5".split(), "--out", "new", "--resume")
+    insisted = call("train", "other.toml", *f"{change}2.0".split(), "--out", "new", "--resume")
     assert insisted.code == 0, insisted.err
-    assert steps_of("new")[-1] == 5
+    assert "clip = 2.0" in Path("new", "recipe.toml").read_text()
+    again = call("train", "other.toml", "--out", "new", "--resume")
+    assert again.code == 0, "what was insisted on is remembered"
 
 
 @pytest.mark.parametrize("change", ["training.seed=7", "training.batch_tokens=256", "training.average=2"])

@@ -32,7 +32,8 @@ def test_every_format_gives_the_same_texts_and_labels(tmp_path, name, line):
         ("a.txt", " fine\n", "line 1 is not a label and a text"),
         ("a.tsv", "good film\n", "line 1 has 0 tabs, not one"),
         ("a.jsonl", '{"text": "a"}\n', 'line 1 has no "label" but "text"'),
-        ("a.jsonl", '{"text": "a", "label": 1}\n', "line 1: the label is 1, not a string"),
+        ("a.jsonl", '{"text": "a", "label": 1.5}\n', "line 1: the label is 1.5, not a string"),
+        ("a.jsonl", '{"text": 1, "label": 1}\n', "line 1: the text is 1, not a string"),
         ("a.txt", "\n", "is empty"),
     ],
 )
@@ -44,9 +45,11 @@ def test_a_line_that_is_not_what_the_format_says_is_named(tmp_path, name, conten
 
 
 def test_formats_without_labels_and_data_with_one_label_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="format 'parallel' has no labels; use text, tsv or jsonl"):
+    with pytest.raises(ConfigError, match="format 'parallel' has no labels; use text, tsv, csv or jsonl"):
         read_labelled(tmp_path / "a", "parallel")
-    with pytest.raises(ConfigError, match="have 1 different labels; give between 2 and 10,000"):
+    with pytest.raises(
+        ConfigError, match="every one of the 2 training examples has the label 'x'; give examples of two"
+    ):
         labels_of([Pair("a", "x"), Pair("b", "x")])
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import regard
 from regard.data.batching import Inputs, Padded
-from regard.data.splits import TextDocument, divided, divided_documents
+from regard.data.splits import TextDocument, hold_out_documents
 from regard.decoding.strategies import Sample
 from regard.errors import ConfigError, FileError, InputError, LengthWarning
 from regard.tasks.recipe import MEANT_FOR, Recipe, TaskName
@@ -156,11 +156,14 @@ def test_documents_of_a_text_file_and_of_jsonl_are_the_same(tmp_path):
 
 
 def test_a_share_divides_one_text_by_characters_and_several_by_their_number():
-    assert divided_documents([TextDocument("abcdefghij")], 0.9) == ([TextDocument("abcdefghi")], [TextDocument("j")])
+    assert hold_out_documents([TextDocument("abcdefghij")], 0.9, 0) == (
+        [TextDocument("abcdefghi")],
+        [TextDocument("j")],
+    )
     several = [TextDocument(one) for one in "abcde"]
-    assert divided_documents(several, 0.7) == divided(several, 0.7) == (several[:3], several[3:])
+    assert hold_out_documents(several, 0.7, 0) == (several[:3], several[3:])
     with pytest.raises(ConfigError, match=r"split = 0\.9 of 1 characters leaves none to train on"):
-        divided_documents([TextDocument("a")], 0.9)
+        hold_out_documents([TextDocument("a")], 0.9, 0)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_bad_questions_are_answered_in_one_sentence(model):
         model.run("")
     with pytest.raises(InputError, match="there is no text to measure on"):
         model.evaluate([])
-    with pytest.raises(ConfigError, match=r"the recipe has no \[data\]"):
+    with pytest.raises(ConfigError, match=r"the recipe has no data of its own; give your files with `data`, such as book\.txt"):
         TASKS["language_modelling"].open(Recipe.model_validate({"task": "language_modelling"}))
     with pytest.raises(
         ConfigError, match=r"corpus 'copy' has pairs of texts, which task 'language_modelling' cannot use"

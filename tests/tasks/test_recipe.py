@@ -36,15 +36,20 @@ WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 def with_data(name: str, folder: Path) -> list[str]:
     """The changes a shipped recipe needs to have data: none for a corpus, else small files of the names it gives."""
     recipe = read_recipe(name)
-    if recipe.data.corpus is not None:
+    if recipe.data is not None and recipe.data.corpus is not None:
         return []
     folder.mkdir(exist_ok=True)
-    for files in (recipe.data.train, recipe.data.valid, recipe.data.test):
+    named = (recipe.data.train, recipe.data.valid, recipe.data.test) if recipe.data is not None else (None,) * 3
+    missing = named[0] is None
+    for files in (("own.a", "own.b") if recipe.task.name == "translation" else "own.txt",) if missing else named:
         for side, file in enumerate([files] if isinstance(files, str) else files or ()):
             lines = [CONTENT[recipe.task.name](word[:: 1 - 2 * side]) for word in WORDS]
             whole = "".join(f"{line}\n" for line in lines)
             (folder / file).write_text(SQUAD if recipe.task.name == "question_answering" else whole)
-    return [f"data.folder={folder}"]
+    if not missing:
+        return [f"data.folder={folder}"]
+    both = json.dumps(files if isinstance(files, str) else list(files))
+    return [f"data.folder={folder}", f"data.train={both}", f"data.valid={both}"]
 
 
 QUESTION = {"id": "1", "answers": [{"text": "is", "answer_start": 3}]}
@@ -96,8 +101,8 @@ TINY += ["model.feedforward_width=7", "decoding.max_new_tokens=5", "training.com
 def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.data.stream.POOL", 64)
     recipe = read_recipe(name)
-    tiny = [*TINY] if recipe.data.window is None else [*TINY, "data.window=23"]
-    known = recipe.data.corpus
+    tiny = [*TINY] if recipe.data is None or recipe.data.window is None else [*TINY, "data.window=23"]
+    known = None if recipe.data is None else recipe.data.corpus
     options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
     small = {"held_out": 31, "first_year": 1990, "last_year": 2009}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
@@ -115,14 +120,23 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     assert all(math.isfinite(value) for value in figures.values())
 
 
-def test_a_recipe_for_files_asks_for_their_folder(tmp_path, monkeypatch):
+def test_a_recipe_for_files_asks_for_their_folder_or_for_the_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    asked = {"folder": set(), "files": set()}
     for name in shipped():
-        data = read_recipe(name).data
-        if data.corpus is None:
-            with pytest.raises(FileError, match=r"does not exist; .*changes=.*data\.folder.*FOLDER"):
-                TASKS[read_recipe(name).task.name].open(read_recipe(name))
-    assert read_recipe("translation").data.train == ("train.source", "train.target")
+        recipe = read_recipe(name)
+        if recipe.data is None or (recipe.data.train is None and recipe.data.corpus is None):
+            asked["files"].add(name)
+            said = r"the recipe has no data of its own; give your files with `data`, such as \w+\.\w+"
+        elif recipe.data.corpus is None:
+            asked["folder"].add(name)
+            said = r"does not exist; .*changes=.*data\.folder.*FOLDER"
+        else:
+            continue
+        with pytest.raises((FileError, ConfigError), match=said):
+            TASKS[recipe.task.name].open(recipe)
+    assert asked["files"] >= {"translation", "classify", "gpt", "masked"}
+    assert asked["folder"] >= {"multi30k-en-de", "sst"}
 
 
 @every_recipe
@@ -259,10 +273,11 @@ def test_a_recipe_that_cannot_be_found_or_read_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("", "needs either a corpus or files"),
-        ('corpus = "copy"\ntrain = "a.tsv"', "needs either a corpus or files"),
-        ('train = "a.tsv"', "none to validate on; add valid"),
-        ('valid = "a.tsv"', "needs either a corpus or files"),
+        ('corpus = "copy"\ntrain = "a.tsv"', "a corpus and files to train on are two sources"),
+        ('train = "a.tsv"\nvalid = "b.tsv"\nsplit = 0.5', "two ways to say what to validate on"),
+        ('train = "a.tsv"\nvalid = "b.tsv"\nseed = 1', "seed has no effect where valid says"),
+        ('train = "a.tsv"\ncolumns = {txt = "a"}', "columns.txt is no part of an example of task 'translation'"),
+        ('valid = "a.tsv"', "it has files to measure on and none to train on"),
         ('train = "a.tsv"\nvalid = "b.tsv"\noptions = {seed = 1}', "belong to a built-in corpus"),
         ('train = ["a", "b", "c"]\nvalid = "b.tsv"', "cannot be used"),
     ],

@@ -1,6 +1,7 @@
 """Training what a recipe describes: the data, the tokenizer and the network are made, then the loop runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from regard.devices import in_memory, usable_device
 from regard.embedding.pretrained import begin_with
 from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError, changing
-from regard.files import PARTIAL, refuse_unwritable, write_text
+from regard.files import PARTIAL, read_json, refuse_unwritable, write_json, write_text
 from regard.models.checkpoint import save_config
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
-from regard.tasks.recipe import Recipe, apply_change, read_recipe, toml_value
+from regard.tasks.files import settle
+from regard.tasks.recipe import Recipe, change_recipe, read_recipe, toml_value
 from regard.tasks.registry import TASKS
-from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData
+from regard.tasks.task import METRIC_EXAMPLES, TrainingData
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
@@ -35,6 +37,8 @@ from regard.training.tracking import writer_class
 
 DATA = "state/data.json"
 """In a run's folder: what it was trained on, in a few digits."""
+BEGAN = "state/began.json"
+"""Likewise: the changes and the files it was begun with."""
 
 
 Changes = Sequence[str] | Mapping[str, Any]
@@ -42,10 +46,11 @@ Changes = Sequence[str] | Mapping[str, Any]
 
 
 def train(
-    recipe: str | Path | Recipe,
+    recipe: str | Path | Recipe | None,
     out: str | Path,
     *,
     changes: Changes | None = None,
+    data: Sequence[str | Path] | None = None,
     resume: bool = False,
     progress: bool | None = None,
     listener: Listener | None = None,
@@ -53,56 +58,53 @@ def train(
 ) -> Model:
     """Train what a recipe describes into the folder `out`, and load the best model from it.
 
-    The recipe is a shipped one's name, a TOML file or a `Recipe`; `changes` are keys with other values. With `resume`
-    a run in `out` goes on, and `changes` may name training keys that differ from the run's own. `progress` is shown on
-    stderr, where it is not said: at a terminal and in a notebook. A `listener` is told of it instead, if there is one.
-    Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and `Stopped` raised.
+    The recipe is a shipped one's name, a TOML file or a `Recipe`; `changes` are keys with other values, `data` files
+    of your own in place of the recipe's: one, or two of which line N belongs to line N. With `resume` the run in `out`
+    goes on; the recipe may then be None, and `changes` may name training keys that differ from the run's own.
+    `progress` is shown on stderr, where it is not said: at a terminal and in a notebook. A `listener` is told of it
+    instead, if there is one. Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and
+    `Stopped` raised.
     """
-    asked = _listed(changes)
-    plan = _changed(recipe, asked) if isinstance(recipe, Recipe) else read_recipe(str(recipe), asked)
-    folder = Path(out)
+    asked, folder = _listed(changes), Path(out)
+    files = None if data is None else [str(one) for one in data]
+    began = Began.of(folder, resume).with_more(asked, files)
+    settled = settle(_plan(recipe, folder, asked, files, began, resume))
     if listener is None and (interactive() if progress is None else progress):
         with ProgressBar(folder, saves=interrupt is not None) as bar:
-            return _train(plan, folder, asked, resume, bar, interrupt or Interrupt())
-    return _train(plan, folder, asked, resume, listener or Silent(), interrupt or Interrupt())
+            return _train(*settled, began, folder, asked, resume, bar, interrupt or Interrupt())
+    return _train(*settled, began, folder, asked, resume, listener or Silent(), interrupt or Interrupt())
 
 
 def _train(
-    plan: Recipe, folder: Path, asked: list[str], resume: bool, listener: Listener, interrupt: Interrupt
+    plan: Recipe,
+    found: Sequence[str],
+    began: "Began",
+    folder: Path,
+    asked: list[str],
+    resume: bool,
+    listener: Listener,
+    interrupt: Interrupt,
 ) -> Model:
-    for sentence in _claim(folder, plan, resume, asked):
-        listener.say(sentence)
-    task = TASKS[plan.task.name]
-    task.check_shape(plan.model)
-    task.check_metric(plan)
-    data = task.open(plan)
-    tokenizer = _tokenizer(folder, task, data, plan, resume)
-    seen = fingerprint.fingerprint(data, tokenizer)
+    changed = _claim(folder, plan, resume, asked)
+    prepared = prepare(plan, _kept_tokenizer(folder, plan, resume))
+    seen = fingerprint.fingerprint(prepared.data, prepared.tokenizer)
     fingerprint.compare(folder / DATA, seen, resume)
-    torch.manual_seed(plan.training.seed)
-    module = _build(_config(plan, tokenizer, task.labels(data)), usable_device(plan.training.device))
-    if plan.model.vectors is not None:
-        known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
-        listener.say(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
-    training_data = task.training_data(
-        plan, data, module, tokenizer
-    )  # what cannot be trained on is refused before anything is written
-    module.config = module.config.model_copy(update={"trained_length": training_data.longest})
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
     fingerprint.write(folder / DATA, seen)
-    save_config(folder, module)
-    save_around(folder, tokenizer, plan)
-    for sentence in _introduction(plan, module, training_data):
+    began.write(folder)
+    save_config(folder, prepared.module)
+    save_around(folder, prepared.tokenizer, plan)
+    for sentence in (*changed, *found, *prepared.said, *_introduction(plan, prepared.module, prepared.training_data)):
         listener.say(sentence)
     run = Run(
-        training_data.trainable,
-        Prefetch(training_data.batches),
-        training_data.validation,
+        prepared.training_data.trainable,
+        Prefetch(prepared.training_data.batches),
+        prepared.training_data.validation,
         plan.training,
         folder,
         listener,
         interrupt,
-        task.metric(plan, data, module, tokenizer),
+        TASKS[plan.task.name].metric(plan, prepared.data, prepared.module, prepared.tokenizer),
     )
     run.fit()
     return load(folder, plan.training.device)
@@ -134,13 +136,82 @@ def _listed(changes: Changes | None, above: str = "") -> list[str]:
     return found
 
 
-def _changed(recipe: Recipe, changes: list[str]) -> Recipe:
-    if not changes:
-        return recipe
-    values = recipe.model_dump(mode="json", exclude_none=True)
-    for change in changes:
-        apply_change(values, change)
-    return Recipe.model_validate(values)
+@dataclass(frozen=True)
+class Began:
+    """How a run was asked for besides its recipe's name: that, too, need not be said again."""
+
+    changes: list[str]
+    data: list[str] | None
+
+    @classmethod
+    def of(cls, folder: Path, resume: bool) -> "Began":
+        """What the folder of a run to be resumed remembers."""
+        path = folder / BEGAN
+        if not resume or not path.is_file():
+            return cls([], None)
+        kept = read_json(path, "remove it, and give the changes and the data again")
+        return cls(list(kept.get("changes") or []), kept.get("data"))
+
+    def with_more(self, changes: list[str] | None, data: list[str] | None) -> "Began":
+        """The same with what is said now."""
+        latest = {change.partition("=")[0].strip(): change for change in (*self.changes, *(changes or []))}
+        return Began(list(latest.values()), data or self.data)
+
+    def write(self, folder: Path) -> None:
+        """Remember it."""
+        if self != Began.of(folder, resume=True):
+            write_json(folder / BEGAN, {"changes": self.changes, "data": self.data})
+
+
+def _plan(
+    recipe: str | Path | Recipe | None,
+    folder: Path,
+    changes: list[str] | None,
+    data: Sequence[str] | None,
+    began: Began,
+    resume: bool,
+) -> Recipe:
+    """The recipe to train by: one given whole, one by name with what the run was begun with, or the run's own."""
+    if recipe is None:
+        if not resume:
+            raise ConfigError("there is no recipe to train", "name one: `regard list recipes` shows them")
+        if not (folder / "recipe.toml").is_file():
+            raise _no_run(folder)
+        return change_recipe(read_run(folder), changes, data)
+    if not isinstance(recipe, Recipe):
+        return read_recipe(str(recipe), began.changes, began.data)
+    return change_recipe(recipe, changes, data)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that training needs, made from a recipe; nothing is written."""
+
+    data: Examples
+    tokenizer: Tokenizer
+    module: Transformer
+    training_data: TrainingData
+    said: list[str]
+    """What a person should know about them."""
+
+
+def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
+    """Read the data, learn the tokenizer unless it is there already, build the model; refuse what cannot be trained."""
+    task = TASKS[plan.task.name]
+    task.check_shape(plan.model)
+    task.check_metric(plan)
+    data = task.open(plan)
+    labels = task.labels(data)
+    said = task.describe(plan, data)
+    tokenizer = tokenizer or task.tokenizer(plan, data)
+    torch.manual_seed(plan.training.seed)
+    module = _build(_config(plan, tokenizer, labels), usable_device(plan.training.device))
+    if plan.model.vectors is not None:
+        known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
+        said.append(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
+    training_data = task.training_data(plan, data, module, tokenizer)
+    module.config = module.config.model_copy(update={"trained_length": training_data.longest})
+    return Prepared(data, tokenizer, module, training_data, said)
 
 
 def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:
@@ -158,10 +229,7 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     if not resume:
         raise FileError(f"{folder} is not empty", "add `resume=True` to go on with it, or choose another `out`")
     if not (folder / "recipe.toml").is_file():
-        raise FileError(
-            f"{folder} is no run that can be resumed: it has no recipe.toml",
-            "give the `out` of one, or an empty folder to train anew",
-        )
+        raise _no_run(folder)
     before, now = read_run(folder).model_dump(mode="json"), plan.model_dump(mode="json")
     changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
     asked = {change.partition("=")[0].strip() for change in changes}
@@ -175,9 +243,18 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     raise ConfigError(f"the recipe in {folder} differs in {', '.join(changed)}", remedy)
 
 
-def _tokenizer(folder: Path, task: Task[Any], data: Examples, plan: Recipe, resume: bool) -> Tokenizer:
+def _no_run(folder: Path) -> FileError:
+    if not folder.exists():
+        return FileError(f"{folder} does not exist: there is no run to resume", "give the --out of one")
+    return FileError(
+        f"{folder} is no run that can be resumed: it has no recipe.toml",
+        "give the --out of one, or an empty folder to train anew",
+    )
+
+
+def _kept_tokenizer(folder: Path, plan: Recipe, resume: bool) -> Tokenizer | None:
     kept = folder / "tokenizer.json"
-    return KINDS[plan.tokenizer.kind].load(kept) if resume and kept.is_file() else task.tokenizer(plan, data)
+    return KINDS[plan.tokenizer.kind].load(kept) if resume and kept.is_file() else None
 
 
 def _config(plan: Recipe, tokenizer: Tokenizer, labels: tuple[str, ...]) -> TransformerConfig:

@@ -47,7 +47,7 @@ def program(
 
 
 app.command()(demo.demo)
-app.command()(train.train)
+app.command(cls=train.TrainCommand)(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)

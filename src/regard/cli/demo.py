@@ -45,7 +45,7 @@ def demo(
         raise ConfigError(error.problem, f"remove {out} to train anew, or choose another --out") from error
     took = f"trained in {perf_counter() - begun:.0f} s"
     typer.echo(took if kept is None else f"{out} holds the trained model; remove it to train anew")
-    days = held_out(open_corpus(model.recipe.data), "test")
+    days = held_out(open_corpus(model.recipe.given), "test")
     metrics = model.evaluate(days)
     typer.echo(f"exact match on {len(days)} held-out days: {metrics['exact_match']:.1%}\n")
     for text, answer in zip(EXAMPLES, model.run(EXAMPLES), strict=True):
@@ -72,10 +72,11 @@ def _kept(folder: Path) -> "Model | None":
 def _train(folder: Path, quiet: bool) -> "Model":
     """Train the demo's model, from the folder's last state where there is one."""
     from regard import api
+    from regard.tasks.recipe import read_recipe
     from regard.training.interrupt import listening
     from regard.training.malloc import keep_freed_memory
     from regard.training.progress import ProgressBar, console
 
     keep_freed_memory()
     with listening() as interrupt, ProgressBar(folder, console(quiet)) as listener:
-        return api.train(RECIPE, folder, resume=True, listener=listener, interrupt=interrupt)
+        return api.train(read_recipe(RECIPE), folder, resume=True, listener=listener, interrupt=interrupt)

@@ -85,7 +85,7 @@ def _examples(loaded: "Model", folder: Path, data: list[Path] | None, most: int 
     if recipe.data is None:
         raise InputError(f"{folder} has no data of its own", "give a file of examples")
     table = recipe.data
-    split: "Split" = "valid" if table.test is None and table.split is not None else "test"
+    split: "Split" = "valid" if table.test is None and table.divided else "test"
     found = held_out(task.open(recipe, [split]), split, most or (1000 if table.corpus else None))
     files = (table.test if split == "test" else table.train) or ()
     return found, f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.output import to_json
+from regard.errors import InputError, choose
 
 
 class Kind(StrEnum):
@@ -15,16 +16,23 @@ class Kind(StrEnum):
     CORPORA = "corpora"
     SIMILARITIES = "similarities"
     FAMILIES = "families"
+    KEYS = "keys"
 
 
 def list_names(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    table: Annotated[str | None, typer.Argument(help="With `keys`: one table of a recipe, such as training.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """List what there is to choose from.
+    """List what there is to choose from; `keys` are those of a recipe, with their types, defaults and meanings.
 
-    Example: `regard list recipes`
+    Example: `regard list recipes`, or `regard list keys training`
     """
+    if kind is Kind.KEYS:
+        _list_keys(table, as_json)
+        return
+    if table is not None:
+        raise InputError(f"{table!r} has no effect on a list of {kind.value}", "leave it out; keys have tables")
     names = _names(kind)
     if as_json:
         typer.echo(to_json({kind.value: names}))
@@ -32,6 +40,23 @@ def list_names(
     width = max(map(len, names)) + 2
     for name, line in names.items():
         typer.echo(f"{name:<{width}}{line}")
+
+
+def _list_keys(table: str | None, as_json: bool) -> None:
+    from regard.tasks.keys import keys
+    from regard.tasks.recipe import TABLES
+
+    if table is not None and table not in TABLES:
+        raise InputError(f"a recipe has no table {table!r}", choose(table, TABLES))
+    found = keys(table)
+    if as_json:
+        record = {key.table: {one.name: one.record() for one in found if one.table == key.table} for key in found}
+        typer.echo(json.dumps({"keys": record}, ensure_ascii=False))
+        return
+    for number, key in enumerate(found):
+        if number == 0 or key.table != found[number - 1].table:
+            typer.echo(f"{'' if number == 0 else chr(10)}[{key.table}]")
+        typer.echo(f"{key.name} = {key.shown}  ({key.kind})\n    {key.meaning}")
 
 
 def _names(kind: Kind) -> dict[str, str]:

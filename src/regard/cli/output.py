@@ -17,7 +17,7 @@ def to_json(record: Any) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", plain)
 
 
-_ARGUMENTS = re.compile(r'`(?:(out)|(resume)=True|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
+_ARGUMENTS = re.compile(r'`(?:(out|data)|(resume)=True|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
 
 
 def as_options(sentence: str) -> str:

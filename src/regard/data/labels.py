@@ -1,13 +1,14 @@
 """Texts with a label each, and batches of them for a classifier.
 
     text     a label, a blank, the text on each line
-    tsv      text, tab, label on each line
+    tsv      text, tab, label on each line; with `auto`, also the other way round
+    csv      a header, then rows; columns by name
     jsonl    {"text": …, "label": …} on each line
 
-`auto` goes by the name of the file: .jsonl and the like, .tsv, else text.
+`auto` goes by a file's name and by what it holds (see `tables.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,24 +17,23 @@ from regard.data.batching import Batch, Inputs, Padded
 from regard.data.corpus import Pair
 from regard.data.objectives import Example, Objective
 from regard.data.reading import read_lines
-from regard.data.sources import JSON_NAMES, read_pairs, read_records
-from regard.errors import ConfigError, FileError, InputError, choose
+from regard.data.tables import TABLES, look, read_columns
+from regard.errors import ConfigError, FileError, InputError, changing, choose
 
+LABELLED = ("text", "label")
 MOST_LABELS = 10_000
 """More different ones are a sign that the columns are the wrong way round."""
+SEVERAL = 20
+"""Examples of which more than half cannot have a label of their own."""
 
 
-def read_labelled(path: Path, format: str = "auto") -> list[Pair]:
+def read_labelled(path: Path, format: str = "auto", columns: Mapping[str, str] | None = None) -> list[Pair]:
     """The texts of a file, each with its label as the target."""
-    name = path.name.lower().removesuffix(".gz")
-    if format == "auto":
-        format = "jsonl" if name.endswith(JSON_NAMES) else "tsv" if name.endswith(".tsv") else "text"
-    if format == "tsv":
-        return read_pairs(path, "tsv")
-    if format == "jsonl":
-        return [Pair(text, label) for text, label in read_records(path, ("text", "label"))]
-    if format != "text":
-        raise ConfigError(f"format {format!r} has no labels", "use text, tsv or jsonl")
+    if format not in ("auto", "text", *TABLES):
+        raise ConfigError(f"format {format!r} has no labels", "use text, tsv, csv or jsonl")
+    layout = look(path, LABELLED, format, columns)
+    if layout.format != "text":
+        return [Pair(*texts) for _, texts in read_columns(path, LABELLED, layout)]
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
         label, _, text = line.partition(" ")
@@ -46,9 +46,15 @@ def read_labelled(path: Path, format: str = "auto") -> list[Pair]:
 def labels_of(pairs: Sequence[Pair]) -> tuple[str, ...]:
     """The different labels, in order."""
     found = sorted({pair.target for pair in pairs})
-    if not 2 <= len(found) <= MOST_LABELS:
+    if len(found) == 1:
         raise ConfigError(
-            f"the training data have {len(found)} different labels", f"give between 2 and {MOST_LABELS:,} of them"
+            f"every one of the {len(pairs):,} training examples has the label {found[0][:40]!r}",
+            "give examples of two labels or more",
+        )
+    if len(found) > MOST_LABELS or (len(pairs) >= SEVERAL and len(found) > len(pairs) / 2):
+        raise ConfigError(
+            f"the {len(pairs):,} training examples have {len(found):,} different labels, such as {found[0][:40]!r}",
+            f"say which column has the labels with {changing('data.columns.label', 'NAME')}",
         )
     return tuple(found)
 

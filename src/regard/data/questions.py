@@ -1,4 +1,4 @@
-"""Questions whose answer is a span of a passage: SQuAD's files, and batches of them.
+"""Questions whose answer is a span of a passage: SQuAD's files or tables, and batches of them.
 
     read      [CLS] question [SEP] passage [SEP]
     targets   where in that row the answer begins and where it ends (its last token)
@@ -8,17 +8,19 @@ answer both targets are the first place, as in Devlin et al. (2018, §4.3).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.batching import Batch, Inputs, Padded
 from regard.data.objectives import Example, Objective
-from regard.data.reading import whole_text
+from regard.data.reading import read_beginning, whole_text
+from regard.data.tables import TABLES, ending, look, read_columns, read_objects
 from regard.errors import ConfigError, FileError
 from regard.text.counting import read_texts
 
+ASKED = ("question", "context", "answer")
 LONGEST_QUESTION = 64
 """Tokens of a question that are read."""
 
@@ -31,11 +33,48 @@ class Question(NamedTuple):
     answers: tuple[tuple[str, int], ...] = ()
 
 
-def read_questions(path: Path, format: str = "auto") -> list[Question]:
-    """The questions of a file in the format of SQuAD 1.1; each has an answer that stands where it says."""
-    if format not in ("auto", "jsonl"):
-        raise ConfigError(f"format {format!r} has no questions", "give SQuAD's JSON, and leave format out")
-    remedy = "give a file in the format of SQuAD 1.1"
+def read_questions(path: Path, format: str = "auto", columns: Mapping[str, str] | None = None) -> list[Question]:
+    """The questions of SQuAD 1.1's JSON or of a table; each has an answer that stands in its passage."""
+    if format not in ("auto", *TABLES):
+        raise ConfigError(f"format {format!r} has no questions", "give SQuAD's JSON, or use tsv, csv or jsonl")
+    layout = look(path, ASKED, format, columns)
+    keys = [layout.columns.get(part, part) for part in ASKED]
+    if layout.format == "jsonl" and _has_rows(path, keys[0]):
+        records = [(number, [record[key] for key in keys]) for number, record in read_objects(path, keys)]
+        return [_found(path, number, *values) for number, values in records]
+    if layout.format in ("tsv", "csv"):
+        return [_found(path, number, *texts) for number, texts in read_columns(path, ASKED, layout)]
+    return _squad(path)
+
+
+def _has_rows(path: Path, question: str) -> bool:
+    """Whether the first line is a question, and not the beginning of SQuAD's one object."""
+    try:
+        first = json.loads(next(iter(read_beginning(path)), ""))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and (question in first or (ending(path) == ".jsonl" and "data" not in first))
+
+
+def _found(path: Path, number: int, question: object, context: object, answer: object) -> Question:
+    """A row's question; its answer is a text that the passage holds, or texts with their places."""
+    place = f"{path}, line {number}"
+    passage = whole_text(place, "context", context)
+    if isinstance(answer, dict):
+        pairs = zip(answer.get("text") or (), answer.get("answer_start") or (), strict=False)
+        answers = [{"text": text, "answer_start": start} for text, start in pairs]
+    else:
+        text = whole_text(place, "answer", answer)
+        if text not in passage:
+            raise FileError(
+                f"{place}: the answer {text[:40]!r} does not stand in its context", "give the answer as it stands there"
+            )
+        answers = [{"text": text, "answer_start": passage.index(text)}]
+    return _question(path, passage, {"id": f"of line {number}", "question": question, "answers": answers})
+
+
+def _squad(path: Path) -> list[Question]:
+    remedy = "give a file in the format of SQuAD 1.1, or a table of question, context and answer"
     try:
         whole = json.loads("".join(read_texts([path])))
         paragraphs = [paragraph for article in whole["data"] for paragraph in article["paragraphs"]]

@@ -7,6 +7,8 @@ any LF in CR, and nowhere else (U+2028 and the like are text). UTF-8 is read lin
 
 import io
 import json
+import os.path
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from pathlib import Path
 
@@ -20,7 +22,7 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a text file without their ends; at least one of them is not blank."""
     with opened(path) as stream:
         beginning = stream.peek(8)[:8]
-        refuse_packed(path, beginning)
+        _refuse_others(path, beginning)
         wide = next((encoding for mark, encoding in WIDE.items() if beginning.startswith(mark)), None)
         lines = _utf8_lines(path, stream) if wide is None else _wide_lines(path, stream.read(), wide)
     if len(lines) == 1 and "\r" in lines[0]:
@@ -30,6 +32,33 @@ def read_lines(path: Path) -> list[str]:
     if not any(line.strip() for line in lines):
         raise FileError(f"{path} is empty", "give a file with some text in it")
     return lines
+
+
+def read_beginning(path: Path, size: int = 2**20) -> list[str]:
+    """The whole lines among the first bytes of a file that can be read twice, to see what it holds.
+
+    None of what is no text: whoever reads all of it will say so.
+    """
+    if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
+        return []
+    with opened(path) as stream:
+        raw = stream.read(size)
+        _refuse_others(path, raw[:8])
+        whole = not stream.read(1)
+    wide = next((encoding for mark, encoding in WIDE.items() if raw.startswith(mark)), "utf-8-sig")
+    text = raw.decode(wide, errors="replace")
+    lines = re.split(r"\r\n|\n" if "\n" in text else r"\r", text)
+    lines = lines[:-1] if not whole or lines[-1] == "" else lines
+    return [] if any("\0" in line or "\ufffd" in line for line in lines) else lines
+
+
+def _refuse_others(path: Path, beginning: bytes) -> None:
+    """Say so if a file's name or its first bytes are those of tables that are no text, or of an archive."""
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise FileError(f"{path} is a spreadsheet", "save it as CSV")
+    if beginning.startswith(b"PAR1"):
+        raise FileError(f"{path} is a Parquet file", "write it as CSV or JSONL, for instance with pandas")
+    refuse_packed(path, beginning)
 
 
 def whole_text(place: str, what: str, value: object) -> str:

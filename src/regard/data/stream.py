@@ -41,6 +41,15 @@ class Batches(Protocol):
         ...
 
 
+@runtime_checkable
+class Countable(Protocol):
+    """Batches that come in epochs."""
+
+    def batches_per_epoch(self) -> float | None:
+        """How many an epoch has, or about; None where the data have no end."""
+        ...
+
+
 Row = list[Example]
 """What stands in one row of a batch."""
 
@@ -111,6 +120,11 @@ class BatchStream:
         chosen = [pair for measure in measures for pair in nlargest(LONGEST, pairs, key=measure)]
         rows = [self.objective.batch([one]).inputs for one in self.objective.encode(chosen)]
         return max(int((one.source or one.tokens).lengths.max()) for one in rows)
+
+    def batches_per_epoch(self) -> float | None:
+        """As many as if all pools were like the first."""
+        size = self.corpus.size("train")
+        return None if size is None else len(self._pool(0)) * size / len(self._indices(0))
 
     def _pool(self, pool: int) -> list[list[Row]]:
         pairs = [self.corpus.example("train", index) for index in self._indices(pool)]

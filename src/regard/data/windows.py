@@ -128,6 +128,10 @@ class Windows:
             yield self.objective.batch([self._window(index) for index in windows]), Position(0, number + 1)
             number += 1
 
+    def batches_per_epoch(self) -> float:
+        """Full batches may reach into the next epoch."""
+        return self.epoch / self.rows
+
     @property
     def epoch(self) -> int:
         """How many windows an epoch has; the few tokens before its random beginning and after its end are left out."""

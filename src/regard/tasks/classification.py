@@ -1,5 +1,6 @@
 """Classification: an encoder that says which of a few labels a text has, and how sure it is."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +10,21 @@ from torch import Tensor
 
 from regard.data.corpus import Pair, Split
 from regard.data.labels import Labelling, labels_of, read_labelled
-from regard.data.splits import Splits
+from regard.data.splits import Splits, hold_out_labelled
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
 from regard.models.transformer import Transformer
-from regard.tasks.files import open_files, require_positions, window_of
+from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.generation import TOGETHER
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, amount, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import LabelPrediction
+
+MOST_SHOWN, LONGEST_SHOWN = 12, 40
+"""Labels that are named when training begins, and characters of each."""
 
 
 class Classification(Task[Splits[Pair]]):
@@ -33,7 +37,8 @@ class Classification(Task[Splits[Pair]]):
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Pair]:
         """Texts with labels, from files."""
-        return open_files(self.name, recipe.given, splits, read_labelled)
+        table = refuse_corpus(self.name, recipe.given)
+        return open_files(table, splits, one_file(self.name, read_labelled), hold_out_labelled)
 
     def texts(self, data: Splits[Pair], sample: int) -> Iterator[str]:
         """The first training texts."""
@@ -42,6 +47,13 @@ class Classification(Task[Splits[Pair]]):
     def labels(self, data: Splits[Pair]) -> tuple[str, ...]:
         """Those of the training data, in order."""
         return labels_of(data.train)
+
+    def describe(self, recipe: Recipe, data: Splits[Pair]) -> list[str]:
+        """Also how many texts have each label."""
+        counts = Counter(pair.target for pair in data.train)
+        shown = ", ".join(f"{label[:LONGEST_SHOWN]} ({count:,})" for label, count in counts.most_common(MOST_SHOWN))
+        more = ", …" if len(counts) > MOST_SHOWN else ""
+        return [*super().describe(recipe, data), f"{len(counts):,} labels: {shown}{more}"]
 
     def training_data(
         self, recipe: Recipe, data: Splits[Pair], module: Transformer, tokenizer: Tokenizer
@@ -85,7 +97,7 @@ class Classification(Task[Splits[Pair]]):
         """Texts with labels of one file, read as the recipe's own are."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file of texts with labels")
-        return read_labelled(paths[0], "auto" if recipe.data is None else recipe.data.format)
+        return read_labelled(paths[0], *reading_of(recipe))
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of texts whose likeliest label is theirs, and the loss per text in nats."""

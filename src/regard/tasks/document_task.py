@@ -1,17 +1,17 @@
 """Tasks that learn from running text: which files they read, and windows of what is in them."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from regard.data.corpus import Split
 from regard.data.sources import read_documents
-from regard.data.splits import Splits, TextDocument, divided_documents
+from regard.data.splits import Splits, TextDocument, hold_out_documents
 from regard.data.stream import Position
 from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
 from regard.errors import InputError
 from regard.models.transformer import Transformer
-from regard.tasks.files import open_files, require_positions, window_of
+from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData
 from regard.text.tokenizer import Tokenizer
@@ -38,12 +38,19 @@ class OfDocuments(Task[Splits[TextDocument]]):
         return "auto" if recipe.data is None else recipe.data.format
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[TextDocument]:
-        """The documents of a text file, of JSONL, or a file that is one document."""
-        return open_files(self.name, recipe.given, splits, _read, divided_documents)
+        """The documents of a text file, of a table, or a file that is one document."""
+        table = refuse_corpus(self.name, recipe.given)
+        return open_files(table, splits, one_file(self.name, _read), hold_out_documents)
 
     def texts(self, data: Splits[TextDocument], sample: int) -> Iterator[str]:
         """The first training documents."""
         return (document.text for document in data.train[:sample])
+
+    def describe(self, recipe: Recipe, data: Splits[TextDocument]) -> list[str]:
+        """How much of the file's end is held out."""
+        train, valid = (sum(len(one.text) for one in part) for part in (data.train, data.valid))
+        held = f"{train + valid:,} characters: {train:,} to train on, the last {valid:,} held out"
+        return [held] if recipe.given.divided else []
 
     def training_data(
         self, recipe: Recipe, data: Splits[TextDocument], module: Transformer, tokenizer: Tokenizer
@@ -63,7 +70,7 @@ class OfDocuments(Task[Splits[TextDocument]]):
         """The documents of a file, read as the recipe's own are."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file of text")
-        return _read(paths[0], self.file_format(recipe, paths[0]))
+        return _read(paths[0], self.file_format(recipe, paths[0]), reading_of(recipe)[1])
 
     def windows(self, model: Loaded, examples: Sequence[TextDocument]) -> tuple[TokenStream, WindowObjective]:
         """The documents to measure on as a stream, and how it is read."""
@@ -76,5 +83,5 @@ class OfDocuments(Task[Splits[TextDocument]]):
         return TokenStream.of(texts, tokenizer, begin=self.begins(recipe), end=self.ends(recipe))
 
 
-def _read(path: Path, format: str) -> list[TextDocument]:
-    return [TextDocument(text) for text in read_documents(path, format)]
+def _read(path: Path, format: str, columns: Mapping[str, str]) -> list[TextDocument]:
+    return [TextDocument(text) for text in read_documents(path, format, columns)]

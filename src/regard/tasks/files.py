@@ -1,52 +1,95 @@
 """What tasks that read files of their own have in common: which files a recipe names, and how much is read at once."""
 
-from collections.abc import Callable, Collection, Sequence
+import os.path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from regard.data.corpus import Split
-from regard.data.sources import JSON_NAMES
-from regard.data.splits import E, Splits, divided
-from regard.errors import ConfigError
+from regard.data.splits import E, Splits, hold_out
+from regard.data.tables import TABLES, ending, look
+from regard.errors import ConfigError, FileError, changing
 from regard.models.config import TransformerShape
-from regard.tasks.recipe import DataTable, Recipe, Source
-from regard.tasks.translation import require_there
+from regard.tasks.data_table import PARTS, DataTable, Source
+from regard.tasks.recipe import Recipe
 
 WINDOW = 256
 """Tokens read at once where a recipe does not say."""
 
-Divide = Callable[[Sequence[E], float], tuple[Sequence[E], Sequence[E]]]
+Paths = Path | tuple[Path, Path]
+Read = Callable[[Paths, str, Mapping[str, str]], list[E]]
+Divide = Callable[[Sequence[E], float | None, int], tuple[Sequence[E], Sequence[E]]]
 
 
-def open_files(
-    task: str,
-    table: DataTable,
-    splits: Collection[Split],
-    read: Callable[[Path, str], list[E]],
-    divide: Divide[E] = divided,
-) -> Splits[E]:
-    """The examples of the files that a recipe's [data] names, one file for each split."""
+def open_files(table: DataTable, splits: Collection[Split], read: Read[E], divide: Divide[E] = hold_out) -> Splits[E]:
+    """The examples of the files that a recipe's [data] names; what is not in a file of its own is held out."""
+
+    def examples(source: Source) -> list[E]:
+        paths = table.paths(source)
+        require_there(paths)
+        return read(paths, table.format, table.columns)
+
+    given: dict[Split, Source | None] = {"train": table.train, "valid": table.valid, "test": table.test}
+    if table.divided and "valid" in splits:
+        splits = {*splits, "train"}
+    found = {split: examples(source) for split, source in given.items() if source and split in splits}
+    if table.divided and "train" in found:
+        return Splits(*divide(found["train"], table.split, table.seed or 0), found.get("test", []))
+    return Splits(found.get("train", []), found.get("valid", []), found.get("test", []))
+
+
+def one_file(task: str, read: Callable[[Path, str, Mapping[str, str]], list[E]]) -> Read[E]:
+    """The same way to read, for a task whose examples are never in two files."""
+
+    def read_one(paths: Paths, format: str, columns: Mapping[str, str]) -> list[E]:
+        if not isinstance(paths, Path):
+            raise ConfigError(
+                f"[data] {paths[0]} and {paths[1]} are two files where task {task!r} reads one",
+                "give one, for instance what cat makes of them",
+            )
+        return read(paths, format, columns)
+
+    return read_one
+
+
+def refuse_corpus(task: str, table: DataTable) -> DataTable:
+    """Raise ConfigError if the data are a built-in corpus, for a task that has other examples."""
     if table.corpus is not None:
         raise ConfigError(
             f"[data] the built-in corpus {table.corpus!r} has pairs of texts, which task {task!r} cannot use",
             "name files: train = FILE, and valid = FILE or split = 0.9",
         )
+    return table
 
-    def examples(source: Source) -> list[E]:
-        path = table.paths(source)
-        if not isinstance(path, Path):
-            raise ConfigError(f"[data] {path[0]} and {path[1]} are two files where task {task!r} reads one", "give one")
-        require_there(path)
-        return read(path, table.format)
 
-    given: dict[Split, Source | None] = {"train": table.train, "valid": table.valid, "test": table.test}
-    if table.split is not None and "valid" in splits:
-        splits = {*splits, "train"}
-    found = {split: examples(source) for split, source in given.items() if source and split in splits}
-    train, valid, test = found.get("train", []), found.get("valid", []), found.get("test", [])
-    if table.split is not None and train:
-        first, last = divide(train, table.split)
-        return Splits(first, last, test)
-    return Splits(train, valid, test)
+def require_there(paths: Paths) -> None:
+    """Raise FileError, with how to say where the data are, if a recipe's file is not there."""
+    for path in [paths] if isinstance(paths, Path) else paths:
+        if not os.path.lexists(path):
+            raise FileError(
+                f"{path} does not exist",
+                f"check the path, or name the folder of the data with {changing('data.folder', 'FOLDER')}",
+            )
+
+
+def settle(recipe: Recipe) -> tuple[Recipe, list[str]]:
+    """The recipe with what its training file shows to be the format and the columns, and a sentence on that.
+
+    So what was found once is what every later reading goes by. Nothing is settled of two files, of a text without
+    columns, and where the files to validate or to test on are of another kind.
+    """
+    table = recipe.given
+    if table.corpus is not None or not isinstance(table.train, str) or table.format not in ("auto", *TABLES):
+        return recipe, []
+    path = table.paths(table.train)
+    require_there(path)
+    assert isinstance(path, Path)
+    layout = look(path, PARTS[recipe.task.name], table.format, table.columns)
+    others = [one for one in (table.valid, table.test) if one is not None]
+    if layout.format not in TABLES or any(not isinstance(one, str) or ending(one) != ending(path) for one in others):
+        return recipe, [layout.said] if layout.said else []
+    update = {"format": layout.format, "columns": dict(layout.columns)} if layout.columns else {}
+    settled = recipe.model_copy(update={"data": table.model_copy(update=update)})
+    return settled, [layout.said] if layout.said else []
 
 
 def window_of(recipe: Recipe) -> int:
@@ -66,15 +109,16 @@ def read_by_name(recipe: Recipe, paths: Sequence[Path]) -> Recipe:
     if table is None or table.train is None or len(paths) != 1:
         return recipe
     own = table.train if isinstance(table.train, str) else table.train[0]
-    if _ending(paths[0].name) in ("", _ending(own)):
+    if ending(paths[0]) in ("", ending(own)):
         return recipe
-    return recipe.model_copy(update={"data": table.model_copy(update={"format": "auto"})})
+    named = {part: column for part, column in table.columns.items() if not column.isdecimal()}
+    columns = named if len(named) == len(table.columns) else {}
+    return recipe.model_copy(update={"data": table.model_copy(update={"format": "auto", "columns": columns})})
 
 
-def _ending(name: str) -> str:
-    """The end of a name that says what a file holds; nothing where it does not."""
-    plain = name.lower().removesuffix(".gz")
-    return next((ending for ending in (*JSON_NAMES, ".tsv") if plain.endswith(ending)), "")
+def reading_of(recipe: Recipe) -> tuple[str, dict[str, str]]:
+    """The format and the columns of files that are read as the recipe's own are."""
+    return ("auto", {}) if recipe.data is None else (recipe.data.format, recipe.data.columns)
 
 
 def require_positions(shape: TransformerShape, places: int) -> None:

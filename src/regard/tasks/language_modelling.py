@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from regard.data.batching import Batch, Inputs, Padded
-from regard.data.sources import JSON_NAMES
 from regard.data.splits import Splits, TextDocument
+from regard.data.tables import ending
 from regard.data.windows import NextToken, overlapping
 from regard.decoding.engine import outcome_listeners
 from regard.decoding.sliding import Sliding
@@ -59,7 +59,7 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         """As the recipe's own files are; for a model that was loaded, a plain text file is one text."""
         if recipe.data is not None:
             return recipe.data.format
-        return "jsonl" if path.name.lower().removesuffix(".gz").endswith(JSON_NAMES) else "whole"
+        return "whole" if ending(path) in ("", ".tsv") else "auto"
 
     def check(self, recipe: Recipe, text: str) -> None:
         """A text to go on with may be blank, such as a line's end, but not nothing."""

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regard.data.corpus import Split
 from regard.data.questions import Question, SpanExample, SpanFinding, read_questions, split_question
-from regard.data.splits import Splits
+from regard.data.splits import Splits, hold_out
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.answers import overlap, same_answer
 from regard.models.transformer import Transformer
-from regard.tasks.files import open_files, require_positions, window_of
+from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, amount, refuse_decoding
@@ -46,8 +46,9 @@ class Questions(Task[Splits[Question]]):
     heads = ("spans",)
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Question]:
-        """Files in the format of SQuAD."""
-        return open_files(self.name, recipe.given, splits, read_questions)
+        """Files in the format of SQuAD, or tables."""
+        table = refuse_corpus(self.name, recipe.given)
+        return open_files(table, splits, one_file(self.name, read_questions), _by_passage)
 
     def texts(self, data: Splits[Question], sample: int) -> Iterator[str]:
         """The first training questions, and their passages once each."""
@@ -110,7 +111,7 @@ class Questions(Task[Splits[Question]]):
         """The questions of one file."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file in the format of SQuAD")
-        return read_questions(paths[0])
+        return read_questions(paths[0], *reading_of(recipe))
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of answers that are a reference, and the mean overlap of their words with the best reference."""
@@ -163,3 +164,10 @@ def best_span(logits: Float[Tensor, "tokens 2"], row: SpanExample) -> Found:
     scores = scores.masked_fill((length < 0) | (length >= LONGEST_ANSWER), -torch.inf)
     begin, end = divmod(int(scores.argmax()), count)
     return Found(row.offsets[begin][0], row.offsets[end][1], float(scores[begin, end]))
+
+
+def _by_passage(
+    examples: Sequence[Question], share: float | None, seed: int
+) -> tuple[Sequence[Question], Sequence[Question]]:
+    """No passage is both trained on and held out."""
+    return hold_out(examples, share, seed, lambda one: one.context)

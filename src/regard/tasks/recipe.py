@@ -12,7 +12,7 @@ import json
 import math
 import os.path
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,9 +26,9 @@ from regard.errors import ConfigError, FileError, choose
 from regard.metrics.text import BleuTokenizer
 from regard.models.config import TransformerShape
 from regard.models.families import FAMILIES
+from regard.tasks.data_table import DataTable, check_columns, replace_source
 from regard.training.plan import TrainingPlan
 
-Source = str | tuple[str, str]
 TokenId = Annotated[int, Field(ge=0)]
 TaskName = Literal[
     "translation",
@@ -44,7 +44,7 @@ TaskName = Literal[
 class TaskTable(Config):
     """What the model is for."""
 
-    name: TaskName = Field("translation", description="a text in, a text out; a text to go on with; …")
+    name: TaskName = Field("translation", description="what is learnt from the data")
     bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
     prefix: str = Field("", description="put before every source or embedded text, as T5 is told what to do")
     begin: Literal["bos", "none"] = Field(
@@ -56,87 +56,6 @@ class TaskTable(Config):
     normalised: bool = Field(True, description="what stands for a whole text is brought to length 1")
     max_seq_length: int | None = Field(None, ge=1, description="tokens of a text that is embedded; the rest is cut off")
     do_lower_case: bool = Field(False, description="a text that is embedded is read in small letters")
-
-
-class DataTable(Config):
-    """A built-in corpus by name, or files of your own.
-
-    With files, `folder` is always there and absolute, so that a written recipe means the same files everywhere.
-    """
-
-    corpus: str | None = Field(None, description="a built-in corpus; `regard list corpora` names them")
-    options: dict[str, Any] = Field(default_factory=dict, description="the corpus's own options")
-    train: Source | None = Field(None, description="a file, or [source, target] files")
-    valid: Source | None = Field(None, description="likewise, to choose the best model by")
-    test: Source | None = Field(None, description="likewise, to report on")
-    folder: str | None = Field(None, description="where relative paths begin; the current folder if absent")
-    format: Literal["auto", "parallel", "tsv", "jsonl", "text", "whole"] = Field(
-        "auto", description="what the files hold; whole: one text"
-    )
-    split: float | None = Field(
-        None, gt=0, lt=1, description="share of the training file that is trained on, the rest being valid"
-    )
-    window: int | None = Field(
-        None, ge=2, description="tokens read at once where texts are long or in a row; 256 if absent"
-    )
-    batches: Literal["by_length", "packed"] = Field(
-        "by_length", description="examples of like length side by side, or several in a row, for a decoder"
-    )
-
-    @field_validator("train", "valid", "test", mode="before")
-    @classmethod
-    def _files(cls, value: Any, info: Any) -> Any:
-        names = list(value) if isinstance(value, list | tuple) else [value]
-        if not all(isinstance(name, str) and name.strip() for name in names) or len(names) not in (1, 2):
-            raise ConfigError(
-                f"{info.field_name} = {value!r} cannot be used", "give a file, or two as [SOURCE, TARGET], in quotes"
-            )
-        return tuple(names) if len(names) == 2 else names[0]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _absolute_folder(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("train") is not None:
-            folder = values.get("folder") or ""
-            if isinstance(folder, str):
-                return {**values, "folder": os.path.abspath(os.path.expanduser(folder))}
-        return values
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "DataTable":
-        if (self.corpus is None) == (self.train is None):
-            raise ConfigError(
-                "it needs either a corpus or files to train on",
-                'write corpus = "dates", or train = "pairs.tsv" and valid = "held-out.tsv"',
-            )
-        if self.train is not None and self.valid is None and self.split is None:
-            raise ConfigError("it has files to train on and none to validate on", 'add valid = "held-out.tsv"')
-        if self.valid is not None and self.split is not None:
-            raise ConfigError("valid and split are two ways to say what to validate on", "leave one of them out")
-        if self.corpus is None and self.options:
-            raise ConfigError("options belong to a built-in corpus and none is named", "leave them out")
-        if self.corpus is not None:
-            for key in ("valid", "test", "folder", "format", "split"):
-                if getattr(self, key) != type(self).model_fields[key].default:
-                    raise ConfigError(
-                        f"{key} has no effect with the built-in corpus {self.corpus!r}", f"leave {key} or corpus out"
-                    )
-        return self
-
-    def paths(self, source: Source) -> Path | tuple[Path, Path]:
-        """Where these files are: below `folder`, written from the current folder where they are inside it."""
-        if isinstance(source, str):
-            return _shortest(Path(self.folder or "", Path(source).expanduser()))
-        first, second = source
-        return _shortest(Path(self.folder or "", Path(first).expanduser())), _shortest(
-            Path(self.folder or "", Path(second).expanduser())
-        )
-
-
-def _shortest(path: Path) -> Path:
-    """A path as a person in the current folder would write it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 class TokenizerTable(Config):
@@ -251,6 +170,16 @@ MEANT_FOR: dict[str, tuple[str, ...]] = {
 """The keys that mean something for some tasks alone."""
 
 
+EXAMPLES = {
+    "translation": "english.txt french.txt, or one file: pairs.tsv, pairs.csv or pairs.jsonl",
+    "classification": "reviews.csv (columns text and label), or .tsv or .jsonl",
+    "question_answering": "questions.jsonl (question, context, answer), or SQuAD's JSON",
+    "language_modelling": "book.txt",
+    "masked": "book.txt",
+    "denoising": "book.txt",
+}
+"""What a task's files may be called."""
+
 MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name"}
 """What a string in place of a table means."""
 
@@ -259,7 +188,9 @@ class Recipe(Config):
     """All tables of a recipe."""
 
     task: TaskTable = TaskTable()
-    data: DataTable | None = Field(None, description="absent only where a recipe describes a model that was loaded")
+    data: DataTable | None = Field(
+        None, description="absent where a model was loaded, or where a user's files are missing"
+    )
     tokenizer: TokenizerTable = TokenizerTable()
     model: ModelTable = ModelTable()
     training: TrainingPlan = TrainingPlan()
@@ -298,11 +229,20 @@ class Recipe(Config):
             )
         return self
 
+    @model_validator(mode="after")
+    def _columns_have_a_meaning(self) -> "Recipe":
+        if self.data is not None:
+            check_columns(self.task.name, self.data.columns)
+        return self
+
     @property
     def given(self) -> DataTable:
         """The data, which must be there."""
-        if self.data is None:
-            raise ConfigError("the recipe has no [data]", 'add corpus = "dates", or train = FILE and valid = FILE')
+        if self.data is None or (self.data.corpus is None and self.data.train is None):
+            raise ConfigError(
+                "the recipe has no data of its own",
+                f"give your files with `data`, such as {EXAMPLES.get(self.task.name, 'FILE')}",
+            )
         return self.data
 
     @model_validator(mode="after")
@@ -328,6 +268,16 @@ class Recipe(Config):
         return "\n".join(lines)
 
 
+TABLES: dict[str, type[Config]] = {
+    "task": TaskTable,
+    "data": DataTable,
+    "tokenizer": TokenizerTable,
+    "model": ModelTable,
+    "training": TrainingPlan,
+    "decoding": DecodingTable,
+}
+
+
 def _entries(values: dict[str, Any]) -> list[str]:
     """`key = value` lines."""
     return [f"{key} = {toml_value(value)}" for key, value in values.items() if value is not None]
@@ -340,9 +290,24 @@ def toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def read_recipe(name: str, changes: list[str] | None = None) -> Recipe:
-    """A recipe from a TOML file or a shipped one by name, with `a.b=c` changes applied in order."""
-    values = _parse(*_locate(name))
+def read_recipe(name: str, changes: list[str] | None = None, data: Sequence[str] | None = None) -> Recipe:
+    """A recipe from a TOML file or a shipped one by name, with files in place of its data and `a.b=c` changes applied.
+
+    A change without a value, `a.b=`, leaves the key to its default.
+    """
+    return _changed(_parse(*_locate(name)), changes, data)
+
+
+def change_recipe(recipe: Recipe, changes: list[str] | None = None, data: Sequence[str] | None = None) -> Recipe:
+    """The same of a recipe at hand."""
+    if not changes and data is None:
+        return recipe
+    return _changed(recipe.model_dump(mode="json", exclude_none=True), changes, data)
+
+
+def _changed(values: dict[str, Any], changes: list[str] | None, data: Sequence[str] | None) -> Recipe:
+    if data is not None:
+        replace_source(values, data)
     for change in changes or []:
         apply_change(values, change)
     return Recipe.model_validate(values)
@@ -377,11 +342,13 @@ def _parse(name: str, text: str) -> dict[str, Any]:
 
 
 def apply_change(values: dict[str, Any], change: str) -> None:
-    """Set one key; the value is TOML if it reads as TOML, else a plain string."""
+    """Set one key, or remove it where there is no value; the value is TOML if it reads as TOML, else a plain string."""
     path, equals, text = change.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise ConfigError(f"{change!r} is not a change", "write it as table.key=value, such as training.steps=100")
+    if not text.strip():
+        _require_known(keys)
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -393,4 +360,16 @@ def apply_change(values: dict[str, Any], change: str) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"{change!r} goes inside {key!r}, which is not a table", "check the key")
         values = inner
-    values[keys[-1]] = value
+    if text.strip():
+        values[keys[-1]] = value
+    else:
+        values.pop(keys[-1], None)
+
+
+def _require_known(keys: list[str]) -> None:
+    """A key that is to be removed must be one that could be there."""
+    known = {name: list(table.model_fields) for name, table in TABLES.items()}
+    if keys[0] not in known:
+        raise ConfigError(f"key {keys[0]!r} is unknown", choose(keys[0], known))
+    if len(keys) > 1 and keys[1] not in known[keys[0]]:
+        raise ConfigError(f"[{keys[0]}] key {keys[1]!r} is unknown", choose(keys[1], known[keys[0]]))

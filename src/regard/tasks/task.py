@@ -184,6 +184,13 @@ class Task(ABC, Generic[D]):
         """The names of the classes; none where there are none."""
         return ()
 
+    def describe(self, recipe: Recipe, data: D) -> list[str]:
+        """What was found in the training file and what becomes of it, in sentences."""
+        table, train, valid = recipe.given, data.size("train"), data.size("valid")
+        if not table.divided or train is None or valid is None:
+            return []
+        return [f"{train + valid:,} examples: {train:,} to train on, {valid:,} held out (seed {table.seed or 0})"]
+
     @abstractmethod
     def training_data(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
         """Everything the loop needs; what cannot be trained on is refused here."""

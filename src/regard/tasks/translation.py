@@ -1,6 +1,5 @@
 """Translation in the wide sense: a text in, a text out. Also what `copy`, `reverse`, `sort` and `dates` are."""
 
-import os.path
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,17 @@ from regard.data.objectives import Continuation, Objective, SourceToTarget
 from regard.data.packing import Packed
 from regard.data.sentinels import gaps
 from regard.data.sources import PairList, read_pairs
-from regard.data.splits import divided
 from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
-from regard.errors import ConfigError, FileError, InputError, changing
+from regard.errors import ConfigError, InputError
 from regard.metrics.text import bleu, chrf, exact_match
 from regard.models.config import TransformerShape
 from regard.models.transformer import Transformer
+from regard.tasks.data_table import DataTable
+from regard.tasks.files import open_files, reading_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
-from regard.tasks.recipe import DataTable, Recipe, Source
+from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, TrainingData, amount, held_out
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
@@ -35,7 +35,7 @@ class Translation(Generation[Corpus]):
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
         """A built-in corpus, or pairs from files."""
-        return open_corpus(recipe.data, splits)
+        return open_corpus(recipe.given, splits)
 
     def texts(self, data: Corpus, sample: int) -> Iterator[str]:
         """Both sides of the first training examples."""
@@ -83,7 +83,10 @@ class Translation(Generation[Corpus]):
         """Pairs of one file or of two."""
         if len(paths) > 2:
             raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
-        return read_pairs(paths[0] if len(paths) == 1 else (paths[0], paths[1]))
+        if len(paths) == 2:
+            return read_pairs((paths[0], paths[1]))
+        format, columns = reading_of(recipe)
+        return read_pairs(paths[0], "auto" if format == "parallel" else format, columns)
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """Where every question has one answer, the share of right ones; else BLEU and chrF too."""
@@ -104,41 +107,17 @@ def objective(shape: TransformerShape, tokenizer: Tokenizer, prefix: str = "") -
     return (SourceToTarget if shape.architecture == "encoder_decoder" else Continuation)(tokenizer, prefix)
 
 
-def open_corpus(table: DataTable | None, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
+def open_corpus(table: DataTable, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
     """The corpus a recipe's [data] describes; of files, only those of the splits asked for are read."""
-    if table is None:
-        raise ConfigError("the recipe has no [data]", 'add corpus = "dates", or train = FILE and valid = FILE')
     if table.corpus is not None:
         return corpus(table.corpus, table.options)
     if table.format in ("text", "whole"):
         raise ConfigError(
             f"[data] format {table.format!r} has documents and task 'translation' needs pairs",
-            "use parallel, tsv or jsonl, or auto",
+            "use parallel, tsv, csv or jsonl, or auto",
         )
-    given: dict[Split, Source | None] = {"train": table.train, "valid": table.valid, "test": table.test}
-    if table.split is not None and "valid" in splits:
-        splits = {*splits, "train"}
-    read = {split: _pairs(table, source) for split, source in given.items() if source and split in splits}
-    if table.split is not None and "train" in read:
-        train, valid = divided(read["train"], table.split)
-        return PairList(train, valid, read.get("test", []))
-    return PairList(read.get("train", []), read.get("valid", []), read.get("test", []))
-
-
-def _pairs(table: DataTable, source: Source) -> list[Pair]:
-    paths = table.paths(source)
-    for path in [paths] if isinstance(paths, Path) else paths:
-        require_there(path)
-    return read_pairs(paths, table.format)
-
-
-def require_there(path: Path) -> None:
-    """Raise FileError, with how to say where the data are, if a recipe's file is not there."""
-    if not os.path.lexists(path):
-        raise FileError(
-            f"{path} does not exist",
-            f"check the path, or name the folder of the data with {changing('data.folder', 'FOLDER')}",
-        )
+    found = open_files(table, splits, read_pairs)
+    return PairList(found.train, found.valid, found.test)
 
 
 def batch_stream(recipe: Recipe, corpus: Corpus, how: Objective) -> BatchStream:

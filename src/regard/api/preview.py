@@ -1,0 +1,131 @@
+"""What a training would be, before anything is trained: sizes, and how long its steps take here."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from regard.api.training import prepare
+from regard.data.stream import Countable, Position
+from regard.tasks.files import settle
+from regard.tasks.recipe import Recipe, change_recipe, read_recipe
+from regard.training.optimizers import adamw
+from regard.training.precision import autocast, choose_precision
+from regard.training.updater import Updater, to_device
+
+SECONDS = 4.0
+"""For how long steps are timed."""
+MOST_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A recipe with everything settled, and what training by it would take; the steps that were timed are forgotten."""
+
+    recipe: Recipe
+    parameters: int
+    vocabulary: int
+    train_examples: int | None
+    """None: a corpus that has no end."""
+    valid_examples: int | None
+    labels: tuple[str, ...]
+    steps_per_epoch: float | None
+    device: str
+    precision: str
+    seconds_per_step: float
+    seconds: float
+    """For all steps with their validations by the loss, if nothing ends it earlier."""
+    amount: str
+    said: list[str] = field(default_factory=list)
+
+    def record(self) -> dict[str, object]:
+        """For a program."""
+        values = {name: value for name, value in asdict(self).items() if name not in ("recipe", "said")}
+        return {"recipe": self.recipe.model_dump(mode="json"), **values, "notes": self.said}
+
+    def sentences(self) -> list[str]:
+        """For people."""
+        plan = self.recipe.training
+        epochs = "" if self.steps_per_epoch is None else f", {plan.steps / self.steps_per_epoch:,.1f} epochs"
+        steps = (
+            "the data have no end" if self.steps_per_epoch is None else f"{self.steps_per_epoch:,.0f} steps an epoch"
+        )
+        early = ", unless validation stops improving before" if plan.patience is not None else ""
+        uncompiled = " (timed without torch.compile)" if plan.compile else ""
+        return [
+            *self.said,
+            self.amount,
+            f"{self.parameters:,} parameters, a vocabulary of {self.vocabulary:,}",
+            f"{steps}; {plan.steps:,} steps{epochs}",
+            f"on {self.device} in {self.precision}",
+            f"about {_duration(self.seconds)}: {self.seconds_per_step:.3g} s a step{uncompiled}{early}",
+        ]
+
+
+def preview(
+    recipe: str | Recipe, *, changes: list[str] | None = None, data: Sequence[str | Path] | None = None
+) -> Preview:
+    """Prepare a training, time a few steps of it, and write nothing."""
+    names = None if data is None else [str(one) for one in data]
+    asked = read_recipe(recipe, changes, names) if isinstance(recipe, str) else change_recipe(recipe, changes, names)
+    plan, found = settle(asked)
+    made = prepare(plan, None)
+    batches, valid = made.training_data.batches, made.training_data.validation
+    per_epoch = batches.batches_per_epoch() if isinstance(batches, Countable) else None
+    device = next(made.module.parameters()).device
+    step = _seconds_a_step(
+        Updater(
+            made.training_data.trainable, adamw(made.module, plan.training), plan.training, batches.start(Position())
+        )
+    )
+    validations = -(-plan.training.steps // plan.training.evaluate_every)
+    made.module.eval()
+    with torch.no_grad(), autocast(plan.training, device):
+        begun = time.perf_counter()
+        made.training_data.trainable.loss(to_device(valid[len(valid) // 2], device)).sum.item()
+        validation = (time.perf_counter() - begun) * len(valid)
+    return Preview(
+        plan,
+        sum(parameter.numel() for parameter in made.module.parameters()),
+        made.tokenizer.size,
+        made.data.size("train"),
+        made.data.size("valid"),
+        made.module.config.labels,
+        None if per_epoch is None else per_epoch / plan.training.accumulate,
+        _named(device),
+        choose_precision(plan.training.precision, device).name,
+        step,
+        step * plan.training.steps + validation * validations,
+        made.training_data.summary,
+        [*found, *made.said],
+    )
+
+
+def _seconds_a_step(updater: Updater) -> float:
+    """The median of a few steps after the first, which also warms up; of a slow one, itself."""
+    begun = time.perf_counter()
+    seconds: list[float] = []
+    for number in range(1, MOST_STEPS + 2):
+        before = time.perf_counter()
+        updater.take(number, 0.0).read()
+        seconds.append(time.perf_counter() - before)
+        if time.perf_counter() - begun > (SECONDS if number > 2 else 2 * SECONDS):
+            break
+    return median(seconds[1:] or seconds)
+
+
+def _named(device: torch.device) -> str:
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"{device.type} ({torch.get_num_threads()} threads)"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"

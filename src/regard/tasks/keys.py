@@ -1,0 +1,96 @@
+"""Every key of a recipe with its meaning, read from the tables: `regard list keys`, `regard train --show`."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from regard.config import Config
+from regard.tasks.recipe import TABLES, Recipe, toml_value
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a table."""
+
+    table: str
+    name: str
+    kind: str
+    default: Any
+    meaning: str
+
+    @property
+    def shown(self) -> str:
+        """The default as a recipe would have it."""
+        return "absent" if self.default is None else toml_value(self.default)
+
+    def record(self) -> dict[str, Any]:
+        """For a file."""
+        return {name: value for name, value in asdict(self).items() if name not in ("table", "name")}
+
+
+def keys(table: str | None = None) -> list[Key]:
+    """Of one table, or of all; a table inside a table comes after it."""
+    return [key for name in TABLES if table in (None, name) for key in _keys(name, TABLES[name])]
+
+
+def _keys(table: str, model: type[Config]) -> Iterator[Key]:
+    inner: list[tuple[str, type[Config]]] = []
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Config):
+            inner.append((f"{table}.{name}", field.annotation))
+        else:
+            yield Key(table, name, _kind(field.annotation), _default(field), field.description or "")
+    for name, other in inner:
+        yield from _keys(name, other)
+
+
+def _default(field: FieldInfo) -> Any:
+    value = field.get_default(call_default_factory=True)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _kind(annotation: Any) -> str:
+    """A type in words that a recipe's writer uses."""
+    origin, inside = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(inside[0])
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_kind(one) for one in inside if one is not type(None)))
+    if origin is Literal:
+        return " | ".join(map(str, inside))
+    if origin is tuple:
+        return f"list of {_kind(inside[0])}" if inside[-1] is ... else f"{len(inside)} × {_kind(inside[0])}"
+    if origin is dict:
+        return "table"
+    return {int: "whole number", float: "number", bool: "true | false", str: "text"}[annotation]
+
+
+def explained(recipe: Recipe) -> str:
+    """The recipe as TOML, every default toml_value out, the meaning of every key beside it; absent keys are comments."""
+    values = recipe.model_dump(mode="json")
+    lines: list[str] = []
+    for table, model in TABLES.items():
+        if values[table] is not None:
+            about = (model.__doc__ or "").strip().splitlines()[0]
+            lines += [f"# {about}", *_explained(table, model, values[table]), ""]
+    return "\n".join(lines)
+
+
+def _explained(table: str, model: type[Config], values: dict[str, Any]) -> list[str]:
+    lines, inner = [f"[{table}]"], []
+    for name, field in model.model_fields.items():
+        value, meaning = values[name], field.description or ""
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Config):
+            inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", field.annotation, value)]
+        elif isinstance(value, dict):
+            filled = [f"{json.dumps(key, ensure_ascii=False)} = {toml_value(one)}" for key, one in value.items()]
+            lines.append(f"{name} = {{{', '.join(filled)}}}  # {meaning}")
+        else:
+            lines.append(
+                f"# {name} is absent: {meaning}" if value is None else f"{name} = {toml_value(value)}  # {meaning}"
+            )
+    return lines + inner
