@@ -70,7 +70,7 @@ def _kind(annotation: Any) -> str:
 
 
 def explained(recipe: Recipe) -> str:
-    """The recipe as TOML, every default toml_value out, the meaning of every key beside it; absent keys are comments."""
+    """The recipe as TOML, every default written out, the meaning of every key beside it; absent keys are comments."""
     values = recipe.model_dump(mode="json")
     lines: list[str] = []
     for table, model in TABLES.items():
