@@ -13,9 +13,9 @@ DAY = "de: 3 mars 2001"
 ASKED = {
     "run": (DAY,),
     "evaluate": ("--examples", "3"),
-    "look steps": (DAY, "--steps"),
-    "look meaning": (DAY, "de: 4 mars 2001", "--meaning", "mars"),
-    "look word": (DAY, "--word", "mars"),
+    "look steps": (DAY, "--steps", "--force"),
+    "look meaning": (DAY, "de: 4 mars 2001", "--meaning", "mars", "--force"),
+    "look word": (DAY, "--word", "mars", "--force"),
 }
 
 
