@@ -67,7 +67,7 @@ def test_what_is_seen_is_what_is_seen_on_the_cpu(both, tmp_path):
     for layer in slow.layers:
         torch.testing.assert_close(fast.weights(layer).cpu(), slow.weights(layer), rtol=0, atol=1e-4)
     fast.save(tmp_path / "seen.png")
-    fast.save(tmp_path / "seen.html", words=True)
+    fast.save(tmp_path / "seen.html")
     told = [model.look(DAYS[0], target="2001-03-03") for model in both]
     torch.testing.assert_close(
         told[1].weights(told[1].layers[-1]).cpu(), told[0].weights(told[0].layers[-1]), rtol=0, atol=1e-4
