@@ -134,7 +134,11 @@ BAD = {
         "3 files are given as data; give one file, or",
     ),
     "all alike": ("translation", {"a.tsv": "x\ty\n" * 30}, "nothing can be held out of 30 examples that begin alike"),
-    "no data at all": ("classify", None, "has no data of its own; give your files with --data, such as reviews.csv"),
+    "no data at all": (
+        "classify",
+        None,
+        "no data of its own; give your files: --data reviews.csv (columns",
+    ),
 }
 
 

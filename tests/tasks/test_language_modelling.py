@@ -218,7 +218,7 @@ def test_bad_questions_are_answered_in_one_sentence(model):
         model.run("")
     with pytest.raises(InputError, match="there is no text to measure on"):
         model.evaluate([])
-    with pytest.raises(ConfigError, match=r"has no data of its own; give your files with `data`, such as book\.txt"):
+    with pytest.raises(ConfigError, match=r"the recipe has no data of its own; give your files: `data=\[\"book\.txt"):
         TASKS["language_modelling"].open(Recipe.model_validate({"task": "language_modelling"}))
     with pytest.raises(
         ConfigError, match=r"corpus 'copy' has pairs of texts, which task 'language_modelling' cannot use"

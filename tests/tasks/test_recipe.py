@@ -127,7 +127,7 @@ def test_a_recipe_for_files_asks_for_their_folder_or_for_the_files(tmp_path, mon
         recipe = read_recipe(name)
         if recipe.data is None or (recipe.data.train is None and recipe.data.corpus is None):
             asked["files"].add(name)
-            said = r"the recipe has no data of its own; give your files with `data`, such as \w+\.\w+"
+            said = r"the recipe has no data of its own; give your files: `data=\[\"\w+\.\w+"
         elif recipe.data.corpus is None:
             asked["folder"].add(name)
             said = r"does not exist; .*changes=.*data\.folder.*FOLDER"

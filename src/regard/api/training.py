@@ -58,34 +58,31 @@ def train(
 ) -> Model:
     """Train what a recipe describes into the folder `out`, and load the best model from it.
 
-    The recipe is a shipped one's name, a TOML file or a `Recipe`; `changes` are keys with other values, `data` files
-    of your own in place of the recipe's: one, or two of which line N belongs to line N. With `resume` the run in `out`
-    goes on; the recipe may then be None, and `changes` may name training keys that differ from the run's own.
-    `progress` is shown on stderr, where it is not said: at a terminal and in a notebook. A `listener` is told of it
-    instead, if there is one. Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and
-    `Stopped` raised.
+    The recipe is a shipped one's name, a TOML file or a `Recipe`; `changes` are keys with other values, `data` files of
+    your own in place of the recipe's: one, or two of which line N belongs to line N. With `resume` a run in `out` goes
+    on; the recipe may then be None, and `changes` may name training keys that differ from the run's own. `progress` is
+    shown on stderr, where it is not said: at a terminal and in a notebook. A `listener` is told of it instead, if there
+    is one. Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and `Stopped` raised.
     """
-    asked, folder = _listed(changes), Path(out)
-    files = None if data is None else [str(one) for one in data]
-    began = Began.of(folder, resume).with_more(asked, files)
-    settled = settle(_plan(recipe, folder, asked, files, began, resume))
+    folder = Path(out)
+    request = Request(_listed(changes), None if data is None else [str(one) for one in data])
     if listener is None and (interactive() if progress is None else progress):
         with ProgressBar(folder, saves=interrupt is not None) as bar:
-            return _train(*settled, began, folder, asked, resume, bar, interrupt or Interrupt())
-    return _train(*settled, began, folder, asked, resume, listener or Silent(), interrupt or Interrupt())
+            return _train(recipe, folder, request, resume, bar, interrupt or Interrupt())
+    return _train(recipe, folder, request, resume, listener or Silent(), interrupt or Interrupt())
 
 
 def _train(
-    plan: Recipe,
-    found: Sequence[str],
-    began: "Began",
+    recipe: str | Path | Recipe | None,
     folder: Path,
-    asked: list[str],
+    request: "Request",
     resume: bool,
     listener: Listener,
     interrupt: Interrupt,
 ) -> Model:
-    changed = _claim(folder, plan, resume, asked)
+    began = Request.of(folder, resume).with_more(request)
+    plan, found = settle(_plan(recipe, folder, request, began, resume))
+    changed = _claim(folder, plan, resume, request.changes)
     prepared = prepare(plan, _kept_tokenizer(folder, plan, resume))
     seen = fingerprint.fingerprint(prepared.data, prepared.tokenizer)
     fingerprint.compare(folder / DATA, seen, resume)
@@ -137,50 +134,43 @@ def _listed(changes: Changes | None, above: str = "") -> list[str]:
 
 
 @dataclass(frozen=True)
-class Began:
+class Request:
     """How a run was asked for besides its recipe's name: that, too, need not be said again."""
 
     changes: list[str]
     data: list[str] | None
 
     @classmethod
-    def of(cls, folder: Path, resume: bool) -> "Began":
+    def of(cls, folder: Path, resume: bool) -> "Request":
         """What the folder of a run to be resumed remembers."""
         path = folder / BEGAN
         if not resume or not path.is_file():
             return cls([], None)
-        kept = read_json(path, "remove it, and give the changes and the data again")
+        kept = read_json(path, "remove it, and say again what differs from the recipe")
         return cls(list(kept.get("changes") or []), kept.get("data"))
 
-    def with_more(self, changes: list[str] | None, data: list[str] | None) -> "Began":
+    def with_more(self, now: "Request") -> "Request":
         """The same with what is said now."""
-        latest = {change.partition("=")[0].strip(): change for change in (*self.changes, *(changes or []))}
-        return Began(list(latest.values()), data or self.data)
+        latest = {change.partition("=")[0].strip(): change for change in (*self.changes, *now.changes)}
+        return Request(list(latest.values()), now.data or self.data)
 
     def write(self, folder: Path) -> None:
         """Remember it."""
-        if self != Began.of(folder, resume=True):
+        if self != Request.of(folder, resume=True):
             write_json(folder / BEGAN, {"changes": self.changes, "data": self.data})
 
 
-def _plan(
-    recipe: str | Path | Recipe | None,
-    folder: Path,
-    changes: list[str] | None,
-    data: Sequence[str] | None,
-    began: Began,
-    resume: bool,
-) -> Recipe:
+def _plan(recipe: str | Path | Recipe | None, folder: Path, now: Request, began: Request, resume: bool) -> Recipe:
     """The recipe to train by: one given whole, one by name with what the run was begun with, or the run's own."""
     if recipe is None:
         if not resume:
             raise ConfigError("there is no recipe to train", "name one: `regard list recipes` shows them")
         if not (folder / "recipe.toml").is_file():
             raise _no_run(folder)
-        return change_recipe(read_run(folder), changes, data)
-    if not isinstance(recipe, Recipe):
-        return read_recipe(str(recipe), began.changes, began.data)
-    return change_recipe(recipe, changes, data)
+        return change_recipe(read_run(folder), now.changes, now.data)
+    if isinstance(recipe, Recipe):
+        return change_recipe(recipe, now.changes, now.data)
+    return read_recipe(str(recipe), began.changes, began.data)
 
 
 @dataclass(frozen=True)
@@ -245,10 +235,10 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
 
 def _no_run(folder: Path) -> FileError:
     if not folder.exists():
-        return FileError(f"{folder} does not exist: there is no run to resume", "give the --out of one")
+        return FileError(f"{folder} does not exist: there is no run to resume", "give the `out` of one")
     return FileError(
         f"{folder} is no run that can be resumed: it has no recipe.toml",
-        "give the --out of one, or an empty folder to train anew",
+        "give the `out` of one, or an empty folder to train anew",
     )
 
 

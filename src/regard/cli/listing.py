@@ -51,7 +51,7 @@ def _list_keys(table: str | None, as_json: bool) -> None:
     found = keys(table)
     if as_json:
         record = {key.table: {one.name: one.record() for one in found if one.table == key.table} for key in found}
-        typer.echo(json.dumps({"keys": record}, ensure_ascii=False))
+        typer.echo(to_json({"keys": record}))
         return
     for number, key in enumerate(found):
         if number == 0 or key.table != found[number - 1].table:

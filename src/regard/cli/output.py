@@ -17,7 +17,7 @@ def to_json(record: Any) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", plain)
 
 
-_ARGUMENTS = re.compile(r'`(?:(out|data)|(resume)=True|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
+_ARGUMENTS = re.compile(r'`(?:(out)|(resume)=True|data=\[([^]]*)\]|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
 
 
 def as_options(sentence: str) -> str:
@@ -28,7 +28,9 @@ def as_options(sentence: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        out, resume, key, value, more = found.groups()
+        out, resume, data, key, value, more = found.groups()
+        if data is not None:
+            return f"--data {data.replace(chr(34), '').replace(',', '')}"
         said = f"--{out or resume}" if key is None else f"--set {key}={value}"
         return f"{said} " if more else said
 

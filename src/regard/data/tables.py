@@ -159,8 +159,8 @@ def _label_first(rows: list[list[str]]) -> bool:
 
 
 def _unclear(path: Path, names: Sequence[str], parts: tuple[str, ...], format: str) -> FileError:
-    example = " ".join(changing(f"data.columns.{part}", "NAME") for part in parts)
-    numbered = " ".join(changing(f"data.columns.{part}", number) for number, part in enumerate(parts, start=1))
+    example = ", ".join(changing(f"data.columns.{part}", "NAME") for part in parts)
+    numbered = ", ".join(changing(f"data.columns.{part}", number) for number, part in enumerate(parts, start=1))
     wanted = " and ".join(parts)
     if format == "tsv":
         tabs = f"{len(names) - 1} tabs, not {'one' if len(parts) == 2 else len(parts) - 1}"
@@ -348,9 +348,7 @@ def read_objects(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict[st
         missing = [key for key in keys if key not in record]
         if missing:
             found = ", ".join(json.dumps(key, ensure_ascii=False) for key in record) or "no keys"
-            named = (
-                f"{remedy}, or say which key it is with {changing('data.columns.PART', 'KEY')}" if record else remedy
-            )
+            named = f"{remedy}, or name the keys in data.columns" if record else remedy
             raise FileError(
                 f"{path}, line {number} has no {json.dumps(missing[0], ensure_ascii=False)} but {found}", named
             )

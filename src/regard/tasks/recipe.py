@@ -171,12 +171,12 @@ MEANT_FOR: dict[str, tuple[str, ...]] = {
 
 
 EXAMPLES = {
-    "translation": "english.txt french.txt, or one file: pairs.tsv, pairs.csv or pairs.jsonl",
-    "classification": "reviews.csv (columns text and label), or .tsv or .jsonl",
-    "question_answering": "questions.jsonl (question, context, answer), or SQuAD's JSON",
-    "language_modelling": "book.txt",
-    "masked": "book.txt",
-    "denoising": "book.txt",
+    "translation": '`data=["english.txt", "french.txt"]`, or one file: pairs.tsv, pairs.csv or pairs.jsonl',
+    "classification": '`data=["reviews.csv"]` (columns text and label), or .tsv or .jsonl',
+    "question_answering": '`data=["questions.jsonl"]` (question, context, answer), or the JSON of SQuAD',
+    "language_modelling": '`data=["book.txt"]`',
+    "masked": '`data=["book.txt"]`',
+    "denoising": '`data=["book.txt"]`',
 }
 """What a task's files may be called."""
 
@@ -241,7 +241,7 @@ class Recipe(Config):
         if self.data is None or (self.data.corpus is None and self.data.train is None):
             raise ConfigError(
                 "the recipe has no data of its own",
-                f"give your files with `data`, such as {EXAMPLES.get(self.task.name, 'FILE')}",
+                f"give your files: {EXAMPLES.get(self.task.name, '`data=[FILE]`')}",
             )
         return self.data
 
