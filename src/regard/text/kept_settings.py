@@ -40,7 +40,7 @@ def read_kept_settings(folder: Path, engine: Engine) -> dict[str, Any]:
 
 def kept_settings(text: str) -> dict[str, Any]:
     """Those that Regard's tokenizer.json carries."""
-    found = json.loads(text)["model"].get(KEPT, {})
+    found = json.loads(text)["model"].get(KEPT, {}) if f'"{KEPT}"' in text else {}  # files of megabytes are read once
     if not isinstance(found, dict):
         raise FileError(f"{KEPT} in tokenizer.json is no table", "write the folder again")
     return {key: value for key, value in found.items() if key in (*CONFIG_KEYS, *FILE_KEYS)}
