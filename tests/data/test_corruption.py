@@ -87,7 +87,7 @@ def test_a_batch_is_its_rows_and_a_function_of_their_keys():
 
 @pytest.mark.parametrize(("window", "room"), [(1, 0), (2, 1)])
 def test_a_window_of_which_nothing_can_be_cut_out_is_refused(window, room):
-    said = f"a window of {window} tokens has room for {room} beside the end mark, and nothing can be cut out of fewer"
+    said = f"a window of {window} tokens has room for {room} beside <eos>, and nothing can be cut out of fewer"
     with pytest.raises(ConfigError, match=f"{said} than 2; use data.window=3 or more"):
         SpanCorruption(TOKENIZER, window)
     assert SpanCorruption(TOKENIZER, 3).batch([TokenWindow(np.array([4, 5], dtype=np.int32), None, (0,))]).count == 3
