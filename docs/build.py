@@ -21,7 +21,7 @@ import words
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
 RESULTS, BENCHMARKS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
-README = ROOT / "README.md"
+README, KEYS = ROOT / "README.md", ROOT / "docs" / "keys.md"
 
 
 def pages() -> dict[str, str]:
@@ -154,6 +154,22 @@ def figure(row: dict[str, Any]) -> str:
     return f"{max(row['extra_peak_bytes'], 0) / 2**20:.0f} MiB more at the peak"
 
 
+def keys_page() -> str:
+    """Every key of a recipe: its table, what it may be, what it is if absent, and what it means."""
+    from regard.tasks.keys import keys
+
+    said = "Made by `make docs` from the classes that read a recipe, as `regard list keys` is."
+    lines = ["# Every key of a recipe", "", said]
+    table = ""
+    for key in keys():
+        if key.table != table:
+            table = key.table
+            lines += ["", f"## [{table}]", "", "| key | is | if absent | means |", "|---|---|---|---|"]
+        kind, meaning = (one.replace("|", "\\|") for one in (key.kind, key.meaning))
+        lines.append(f"| `{key.name}` | {kind} | `{key.shown}` | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Write all pages anew."""
     PAGES.mkdir(exist_ok=True)
@@ -162,6 +178,7 @@ def main() -> None:
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
+    KEYS.write_text(keys_page(), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8"), headlines(RESULTS)), encoding="utf-8")
     architecture.PICTURE.write_text(architecture.picture(), encoding="utf-8")
     words.write()
