@@ -40,28 +40,32 @@ class Track(StrEnum):
     TENSORBOARD = "tensorboard"
 
 
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="FILE [FILE]",
+        help="Your own files in place of the recipe's data: one (text, TSV, CSV, JSONL), or SOURCE TARGET with as "
+        "many lines each. Some of it is held out to validate on.",
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change one key, such as training.steps=100; without a value (data.valid=) the key goes back to its "
+        "default. May be repeated. `regard list keys` has them all.",
+    ),
+]
+
+
 def train(
     recipe: Annotated[
         str | None,
         typer.Argument(help="A TOML file, or the name of a shipped recipe; with --resume, the folder's own if absent."),
     ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            metavar="FILE [FILE]",
-            help="Your own files in place of the recipe's data: one (text, TSV, CSV, JSONL), or SOURCE TARGET with as "
-            "many lines each. Some of it is held out to validate on.",
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Change one key, such as training.steps=100; without a value (data.valid=) the key goes back to its "
-            "default. May be repeated. `regard list keys` has them all.",
-        ),
-    ] = None,
+    data: Data = None,
+    changes: Changes = None,
     out: Annotated[Path | None, typer.Option(help="The model folder; runs/RECIPE if absent.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the folder's last state; nothing else need be said again.")
