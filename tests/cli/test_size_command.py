@@ -116,7 +116,7 @@ def test_a_file_of_llama2c(call, tmp_path):
 def test_every_shipped_recipe_has_a_size(call):
     from regard.tasks.recipe import shipped
 
-    for name in shipped():
+    for name in shipped().keys() - FAMILIES.keys():  # a family of the same name comes first
         assert asked(call, name)["parameters"]["total"] > 0
 
 
@@ -127,7 +127,7 @@ def test_every_shipped_recipe_has_a_size(call):
         ("none.toml", "there is no recipe 'none.toml'"),
         ("empty", "config.json does not exist; give the folder of a trained model"),
         ("damaged", "config.json is damaged"),
-        ("strange", "describes a 'mamba' model"),
+        ("strange", "model_type = 'mamba', a family that is not known here"),
         ("odd", "activation_function = 'unheard-of' is not known"),
         ("x" * 300, "is no family"),
     ],
