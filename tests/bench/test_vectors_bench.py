@@ -78,7 +78,7 @@ def test_quality_is_read_from_the_files(tmp_path):
 
 
 def test_a_text_is_needed():
-    with pytest.raises(InputError, match="give --data FILE"):
+    with pytest.raises(InputError, match="give a file as its data"):
         next(bench.rows(None))
 
 

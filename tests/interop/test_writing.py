@@ -261,9 +261,14 @@ def test_what_was_written_is_loaded_again_and_says_the_same(written):
 def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
     for name in ("train", "valid"):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(LINES))
-    small = [f"data.folder={tmp_path}", "data.window=31", "tokenizer.size=400", "training.batch_tokens=256"]
+    small = [
+        f"data.valid={tmp_path / 'valid.txt'}",
+        "data.window=31",
+        "tokenizer.size=400",
+        "training.batch_tokens=256",
+    ]
     small += ["model.layers=2", "model.width=24", "model.feedforward_width=41", "training.steps=2"]
-    model = regard.train("denoising", tmp_path / "run", changes=small)
+    model = regard.train("denoising", tmp_path / "run", changes=small, data=[tmp_path / "train.txt"])
     assert write_folder(tmp_path / "theirs", model.module, model.tokenizer, model.recipe) == "t5"
     theirs = Theirs(tmp_path / "theirs", "AutoModelForSeq2SeqLM")
     inputs = model.writer.prompt(model, hidden(model))
