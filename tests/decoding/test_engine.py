@@ -7,7 +7,7 @@ import torch
 from small_steppers import END, Case, Text, random_logits, recurrent_case, told_case, transformer_case
 
 from regard.data.batching import Inputs, Padded
-from regard.decoding.engine import generate, last_tokens, outcome_listeners, stream
+from regard.decoding.engine import generate, last_tokens, listeners, stream
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
@@ -193,15 +193,30 @@ def test_several_sequences_cannot_share_a_stream():
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_listener_is_told_what_was_given_and_found(streamed):
     case, told = told_case(random_logits(5, seed=1), [(1,)]), []
-    token = outcome_listeners.set((lambda inputs, found: told.append((inputs, found)),))
+
+    class Heard:
+        def opened(self, inputs):
+            told.append("opened")
+
+        def started(self):
+            told.append("started")
+
+        def finished(self, inputs, found):
+            told.append((inputs, found))
+
+        def closed(self):
+            told.append("closed")
+
+    token = listeners.set((Heard(),))
     try:
         if streamed:
             ids = tuple(stream(case.stepper, case.inputs, Greedy(), Stop(END, LIMIT)))
         else:
             ids = generate(case.stepper, case.inputs, Greedy(), Stop(END, LIMIT))[0].ids
     finally:
-        outcome_listeners.reset(token)
-    [(inputs, [one])] = told
+        listeners.reset(token)
+    opened, started, (inputs, [one]), closed = told
+    assert (opened, started, closed) == ("opened", "started", "closed")
     assert inputs is case.inputs
     assert one.ids == ids
     assert one.score == pytest.approx(case.score(0, ids), abs=1e-12)

@@ -18,7 +18,7 @@ from regard.attention.mask import Causal, Padding
 from regard.attention.multihead import Attend, MultiHeadAttention
 from regard.attention.similarity import SIMILARITIES
 from regard.data.batching import Inputs, Padded
-from regard.decoding.engine import generate, outcome_listeners, stream
+from regard.decoding.engine import generate, listeners, stream
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
@@ -425,9 +425,9 @@ def test_hooks_and_listeners_are_gone_afterwards():
     assert hooks(model) == 0
     with watch_module(model):
         assert hooks(model) > 0
-        assert outcome_listeners.get()
+        assert listeners.get()
     assert hooks(model) == 0
-    assert not outcome_listeners.get()
+    assert not listeners.get()
 
 
 class FailureError(Exception):
@@ -453,7 +453,7 @@ def test_after_a_failure_inside_the_model_hooks_are_gone_and_the_next_run_is_who
     with pytest.raises(FailureError), watch_module(model):
         raise FailureError
     assert hooks(model) == 0
-    assert not outcome_listeners.get()
+    assert not listeners.get()
 
 
 @pytest.mark.parametrize("name", ["encoder_decoder, rotary", "decoder, t5", "encoder, alibi"])

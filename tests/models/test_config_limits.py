@@ -22,8 +22,8 @@ def test_every_size_is_among_those_asked_for():
 @pytest.mark.parametrize("value", [10**9, 10**18, 10**400])
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_billion_of_anything_is_refused_before_it_is_built(name, value, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "Transformer", lambda config: pytest.fail("it was built"))
-    values = {"model_type": checkpoint.MODEL_TYPE, "vocabulary": 53, name: value}
+    monkeypatch.setattr(TransformerConfig, "build", lambda config: pytest.fail("it was built"))
+    values = {"model_type": "regard-transformer", "vocabulary": 53, name: value}
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(FileError, match=r"config\.json") as refused:
         checkpoint.load_model(tmp_path)

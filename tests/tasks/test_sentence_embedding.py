@@ -30,7 +30,7 @@ def test_a_vector_is_the_mean_or_the_first_of_the_tokens_and_has_length_one(pool
     token = held.tokenizer
     for text, found in zip(TEXTS, held.run(TEXTS), strict=True):
         row = [token.bos_id, *token.encode(text), token.eos_id]
-        hidden = held.module.read(Inputs(Padded.of([row])))[0].double()
+        hidden = held.module.hidden(Inputs(Padded.of([row])))[0].double()
         wanted = hidden.sum(0) / len(row) if pooling == "mean" else hidden[0]
         wanted = wanted / wanted.square().sum().sqrt()
         assert found == pytest.approx(wanted.tolist(), abs=1e-5)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.api import notebook
+from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Beam, Strategy
 from regard.devices import dtype_of, usable_device
@@ -22,7 +23,7 @@ from regard.inspection.capture import Recording, record_into
 from regard.inspection.maps import labels
 from regard.layers.linear import parameter_count
 from regard.models.checkpoint import save_model
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.tasks.generation import Generation
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.tasks.registry import TASKS
@@ -35,7 +36,7 @@ from regard.text.tokenizer import Tokenizer
 class Model:
     """A trained model with its tokenizer, its task and its manners."""
 
-    module: Transformer
+    module: Network
     tokenizer: Tokenizer
     recipe: Recipe
     decoding: DecodingTable
@@ -174,10 +175,13 @@ class Model:
         inputs = self.writer.prompt(self, [text]).to(self.device)
         ids = self.tokenizer.encode(target)
         read = torch.tensor([[int(inputs.tokens.ids[0, -1]), *ids]], device=self.device)
-        logits, _ = self.module.extend(read, self.module.start(inputs))
-        written = (*ids, self.tokenizer.eos_id)
-        likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
-        seen.finished(inputs, [Hypothesis(written, float(likely.sum()), rows=(0,))])
+        with decoding(inputs) as finished:
+            state = self.module.start(inputs)
+            seen.started()
+            logits, _ = self.module.extend(read, state)
+            written = (*ids, self.tokenizer.eos_id)
+            likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
+            finished([Hypothesis(written, float(likely.sum()), rows=(0,) * len(written))])
 
     def logits(self, text: str, *, target: str | None = None) -> Float[Tensor, "*tokens out"]:
         """The network's own numbers for a text, read as the model reads it, with its marks and its template.
@@ -200,13 +204,10 @@ class Model:
     def facts(self) -> dict[str, str]:
         """What the model is, in a few words."""
         config = self.module.config
-        layers = f"{config.layers} layers"
-        if config.architecture == "encoder_decoder":
-            layers = f"{config.encoder_layers or config.layers} + {config.layers} layers"
-        network = self.recipe.model.family or self.recipe.model.name
+        network = getattr(config, "family", None) or config.name
         return {
             "task": self.task.name,
-            "network": f"{network}, {config.architecture}, {layers}, width {config.width}, {config.heads} heads",
+            "network": f"{network}, {config.words}",
             "parameters": f"{parameter_count(self.module):,}",
             "vocabulary": f"{config.vocabulary:,} ({self.tokenizer.kind})",
             "device": f"{self.device}, {self.precision}",
@@ -248,7 +249,7 @@ class Watched(Recording):
     def tokens(self, layer: str | None = None, batch: int | None = None) -> "Tokens":
         """The names of a layer's rows and keys in one text; where no layer is named, of the first that goes across."""
         seen = self.only(batch)
-        crossing = [name for name in seen.layers if name.endswith("cross")]
+        crossing = [name for name in seen.layers if seen.crosses(name)]
         seen.find(None)  # says it where nothing was seen
         return Tokens(*labels(seen, layer or (crossing or seen.layers)[0], self._named()))
 

@@ -18,8 +18,7 @@ from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError, changing
 from regard.files import PARTIAL, read_json, refuse_unwritable, write_json, write_text
 from regard.models.checkpoint import save_config
-from regard.models.config import TransformerConfig
-from regard.models.transformer import Transformer
+from regard.models.network import Network, NetworkConfig
 from regard.tasks.files import settle
 from regard.tasks.recipe import Recipe, change_recipe, read_recipe, toml_value
 from regard.tasks.registry import TASKS
@@ -107,7 +106,7 @@ def _train(
     return load(folder, plan.training.device)
 
 
-def _introduction(plan: Recipe, module: Transformer, data: TrainingData) -> Iterator[str]:
+def _introduction(plan: Recipe, module: Network, data: TrainingData) -> Iterator[str]:
     """What is about to be trained, where, and on how much."""
     device = next(module.parameters()).device
     size = sum(parameter.numel() for parameter in module.parameters())
@@ -179,7 +178,7 @@ class Prepared:
 
     data: Examples
     tokenizer: Tokenizer
-    module: Transformer
+    module: Network
     training_data: TrainingData
     said: list[str]
     """What a person should know about them."""
@@ -195,7 +194,7 @@ def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
     said = task.describe(plan, data)
     tokenizer = tokenizer or task.tokenizer(plan, data)
     torch.manual_seed(plan.training.seed)
-    module = _build(_config(plan, tokenizer, labels), usable_device(plan.training.device))
+    module = _build(plan.model.built_for(tokenizer.size, labels), usable_device(plan.training.device))
     if plan.model.vectors is not None:
         known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
         said.append(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
@@ -247,10 +246,6 @@ def _kept_tokenizer(folder: Path, plan: Recipe, resume: bool) -> Tokenizer | Non
     return KINDS[plan.tokenizer.kind].load(kept) if resume and kept.is_file() else None
 
 
-def _config(plan: Recipe, tokenizer: Tokenizer, labels: tuple[str, ...]) -> TransformerConfig:
-    return TransformerConfig(**plan.model.shape, vocabulary=tokenizer.size, labels=labels)
-
-
-def _build(config: TransformerConfig, device: torch.device) -> Transformer:
-    with in_memory(f"a model of width {config.width} and {config.layers} layers"):
-        return Transformer(config).to(device)
+def _build(config: NetworkConfig, device: torch.device) -> Network:
+    with in_memory(f"a model: {config.words}"):
+        return config.build().to(device)

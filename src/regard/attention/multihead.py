@@ -5,6 +5,9 @@ One module serves self-attention (no memory), cross-attention (memory is another
 queries and keys, they come as the `rotate` hook: this file knows nothing of positions.
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -21,13 +24,26 @@ from regard.errors import ConfigError
 from regard.layers.linear import Linear
 
 
+@dataclass(frozen=True)
+class Site:
+    """Where in a network an attention stands: `decoder.1.cross`. The name is what recordings and pictures call it."""
+
+    stack: Literal["encoder", "decoder"]
+    index: int
+    kind: Literal["self", "cross"]
+
+    def __str__(self) -> str:
+        return f"{self.stack}.{self.index}.{self.kind}"
+
+
 class Attend(nn.Module):
     """The call of `attend` as a module of its own, so that a hook on it sees exactly what attention was given."""
 
-    def __init__(self, similarity: Similarity, dropout: float = 0.0) -> None:
+    def __init__(self, similarity: Similarity, dropout: float = 0.0, site: Site | None = None) -> None:
         super().__init__()
         self.similarity = similarity
         self.dropout = dropout
+        self.site = site
 
     def forward(
         self, query: Query, memory: KeyValues, mask: Mask | None = None, bias: Bias | Tensor | None = None
@@ -60,6 +76,7 @@ class MultiHeadAttention(nn.Module):
         similarity: str | Similarity = "scaled_dot",
         bias: bool = True,
         dropout: float = 0.0,
+        site: Site | None = None,
     ) -> None:
         super().__init__()
         key_value_heads = heads if key_value_heads is None else key_value_heads
@@ -73,7 +90,7 @@ class MultiHeadAttention(nn.Module):
             if isinstance(similarity, str)
             else require_similarity(similarity)
         )
-        self.attend = Attend(compare, dropout)
+        self.attend = Attend(compare, dropout, site)
         self.output = Linear(heads * self.head_width, width, bias=bias)
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:

@@ -13,6 +13,7 @@ from torch import nn
 from regard.attention.bias import Bias
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Mask
+from regard.attention.multihead import Site
 from regard.attention.rotary import Rotate
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
@@ -59,11 +60,11 @@ class LayerContext:
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention if `cross`, feed-forward, each inside its residual."""
 
-    def __init__(self, config: BlockConfig, *, cross: bool) -> None:
+    def __init__(self, config: BlockConfig, index: int = 0, *, cross: bool) -> None:
         super().__init__()
-        self.self_attention = attention(config)
+        self.self_attention = attention(config, Site("decoder", index, "self"))
         self.self_residual = residual(config)
-        self.cross_attention = attention(config) if cross else None
+        self.cross_attention = attention(config, Site("decoder", index, "cross")) if cross else None
         self.cross_residual = residual(config) if cross else None
         self.feedforward = feedforward(config)
         self.feedforward_residual = residual(config)
@@ -88,7 +89,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: BlockConfig, layers: int, *, cross: bool) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(config, cross=cross) for _ in range(layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, index, cross=cross) for index in range(layers))
         self.norm = final_norm(config)
 
     def precompute_cross(self, memory: Hidden) -> DecoderCache:

@@ -4,7 +4,7 @@ from torch import nn
 
 from regard.attention.bias import Bias
 from regard.attention.mask import Mask
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention, Site
 from regard.attention.rotary import Rotate
 from regard.axes import Hidden
 from regard.blocks.config import BlockConfig
@@ -13,7 +13,7 @@ from regard.layers.norm import norm
 from regard.layers.residual import Residual
 
 
-def attention(config: BlockConfig) -> MultiHeadAttention:
+def attention(config: BlockConfig, site: Site) -> MultiHeadAttention:
     """A multi-head attention as the config describes it."""
     return MultiHeadAttention(
         config.width,
@@ -23,6 +23,7 @@ def attention(config: BlockConfig) -> MultiHeadAttention:
         similarity=config.similarity,
         bias=config.bias,
         dropout=config.attention_dropout,
+        site=site,
     )
 
 
@@ -45,9 +46,9 @@ def final_norm(config: BlockConfig) -> nn.Module:
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each inside its residual."""
 
-    def __init__(self, config: BlockConfig) -> None:
+    def __init__(self, config: BlockConfig, index: int = 0) -> None:
         super().__init__()
-        self.self_attention = attention(config)
+        self.self_attention = attention(config, Site("encoder", index, "self"))
         self.self_residual = residual(config)
         self.feedforward = feedforward(config)
         self.feedforward_residual = residual(config)
@@ -71,7 +72,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: BlockConfig, layers: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(layers))
+        self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(layers))
         self.norm = final_norm(config)
 
     def forward(

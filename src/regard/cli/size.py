@@ -95,13 +95,13 @@ def _of_folder(folder: Path) -> Asked:
     """From config.json; of the weights only the names are read."""
     from regard.interop.huggingface import is_huggingface, read_config
     from regard.interop.tensors import opened
-    from regard.models.checkpoint import CONFIG
-    from regard.models.config import TransformerConfig
+    from regard.models.checkpoint import CONFIG, read_own_config
+    from regard.models.config import transformer_config
     from regard.tasks.recipe import read_recipe
 
-    values = read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
+    read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
     if not is_huggingface(folder):
-        config = TransformerConfig.model_validate({key: value for key, value in values.items() if key != "model_type"})
+        config = transformer_config(read_own_config(folder))
         recipe = folder / "recipe.toml"
         return Asked(config, _window(read_recipe(str(recipe))) if recipe.is_file() else None)
     if not any(folder.glob("*.safetensors")):
@@ -111,14 +111,14 @@ def _of_folder(folder: Path) -> Asked:
 
 
 def _of_recipe(name: str, sizes: list[str]) -> Asked:
-    from regard.models.config import TransformerConfig
+    from regard.models.config import transformer_config
     from regard.tasks.recipe import read_recipe, shipped
 
     if not name.endswith(".toml") and name not in shipped():
         raise InputError(f"{name!r} is no family, size, recipe or model folder", choose(name, [*sizes, *shipped()]))
     recipe = read_recipe(name)
-    labels = ("0", "1") if recipe.model.head == "labels" else ()  # how many there are is in the data
-    config = TransformerConfig(**recipe.model.shape, vocabulary=recipe.tokenizer.size, labels=labels)
+    labels = ("0", "1") if recipe.model.outputs == "labels" else ()  # how many there are is in the data
+    config = transformer_config(recipe.model.built_for(recipe.tokenizer.size, labels))
     return Asked(config, _window(recipe), at_most=True)
 
 

@@ -5,11 +5,13 @@ every generated token, the row in which it was computed, so that a capture can f
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Generic, Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.axes import RowIds, RowLogits
@@ -21,9 +23,66 @@ from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import InputError
 
-Outcome = Callable[[Inputs, list[Hypothesis]], None]
-outcome_listeners: ContextVar[tuple[Outcome, ...]] = ContextVar("outcome_listeners", default=())
-"""Called with what every `generate` was given and found: how a capture learns which rows became which text."""
+
+class Listener(Protocol):
+    """Who is told of every decoding: how a capture learns what belongs together, and which rows became which text."""
+
+    def opened(self, inputs: Inputs) -> None:
+        """Decoding of these begins; what is computed from here on belongs to it."""
+        ...
+
+    def started(self) -> None:
+        """The prompt is read but for its last token; every call from here on is a step."""
+        ...
+
+    def finished(self, inputs: Inputs, outcome: list[Hypothesis]) -> None:
+        """Decoding is over: these rows became these texts."""
+        ...
+
+    def closed(self) -> None:
+        """It is over, or was left."""
+        ...
+
+
+listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+"""Those of this thread."""
+
+
+@contextmanager
+def decoding(inputs: Inputs) -> Iterator[Callable[[list[Hypothesis]], None]]:
+    """Tell the listeners of a decoding, from its beginning to its end; call what it gives with what was found."""
+    told = listeners.get()
+
+    def finished(outcome: list[Hypothesis]) -> None:
+        for one in listeners.get():  # of a stream, also one that came later
+            one.finished(inputs, outcome)
+
+    for one in told:
+        one.opened(inputs)
+    try:
+        yield finished
+    finally:
+        for one in told:
+            one.closed()
+
+
+@dataclass(frozen=True)
+class _Told(Generic[S]):
+    """A stepper whose start is told of."""
+
+    stepper: Stepper[S]
+
+    def start(self, inputs: Inputs) -> S:
+        state = self.stepper.start(inputs)
+        for one in listeners.get():
+            one.started()
+        return state
+
+    def step(self, ids: RowIds, state: S) -> tuple[RowLogits, S]:
+        return self.stepper.step(ids, state)
+
+    def extend(self, ids: Int[Tensor, "rows tokens"], state: S) -> tuple[Float[Tensor, "rows tokens vocab"], S]:
+        return self.stepper.extend(ids, state)
 
 
 def generate(
@@ -38,13 +97,13 @@ def generate_ranked(
     stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
 ) -> list[list[Hypothesis]]:
     """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen."""
-    if isinstance(strategy, Beam):
-        found = search_all(stepper, inputs, strategy, stop, filters)
-    else:
-        chosen = _collect(inputs.tokens.ids.shape[0], _advance(stepper, inputs, strategy, stop, filters))
-        found = [[one] for one in chosen]
-    for tell in outcome_listeners.get():
-        tell(inputs, [ranked[0] for ranked in found])
+    with decoding(inputs) as finished:
+        if isinstance(strategy, Beam):
+            found = search_all(_Told(stepper), inputs, strategy, stop, filters)
+        else:
+            chosen = _collect(inputs.tokens.ids.shape[0], _advance(_Told(stepper), inputs, strategy, stop, filters))
+            found = [[one] for one in chosen]
+        finished([ranked[0] for ranked in found])
     return found
 
 
@@ -56,12 +115,11 @@ def stream(
     if inputs.tokens.ids.shape[0] != 1:
         raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
     sequence = []
-    for moment in _advance(stepper, inputs, strategy, stop, filters):
-        sequence.append(moment)
-        yield int(moment.ids[0])
-    found = _collect(1, iter(sequence))
-    for tell in outcome_listeners.get():
-        tell(inputs, found)
+    with decoding(inputs) as finished:
+        for moment in _advance(_Told(stepper), inputs, strategy, stop, filters):
+            sequence.append(moment)
+            yield int(moment.ids[0])
+        finished(_collect(1, iter(sequence)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@
 A row of weights is one softmax over `q_i · Kᵀ`, so queries, keys and masks are all that must be kept: memory grows
 with the text, not with its square, and nothing n×n is ever held. Recording is a forward hook on the `Attend` module
 of every attention layer, or on PyTorch's own `MultiheadAttention`; nothing is stored on the model and nothing in it
-asks whether it is watched.
+asks whether it is watched. A layer is called by its `Site`, where it has one, else by its path.
 
 While decoding, every step adds rows. Beams change places and finished rows leave; each generated text is followed
 back through the rows its tokens were computed in (`Hypothesis.rows`), so rows count from its first token.
@@ -22,16 +22,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.multihead import Attend
+from regard.attention.multihead import Attend, Site
 from regard.attention.similarity import ScaledDot, Similarity
-from regard.blocks.decoder import Decoder
 from regard.data.batching import Inputs
-from regard.decoding.engine import outcome_listeners
+from regard.decoding.engine import listeners
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError
 from regard.inspection.torch_attention import as_given, unsupported
 from regard.inspection.trace import AttentionRecord, Forward, SequenceTrace
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 
 SHOWN = 3
 """Texts whose length a recording tells of itself."""
@@ -50,8 +49,8 @@ class Recording:
     def __init__(self, *, values: bool = False) -> None:
         self.forwards: list[Forward] = []
         self._values = values  # kept only where the four steps are wanted: they cost as much as the keys
-        self._inputs: Inputs | None = None  # of the whole model now running
-        self._past: int | None = None  # tokens in the cache of the decoder now running; None outside a decoder
+        self._open: Forward | None = None  # the one now running; None where a module is called by itself
+        self._grows = False  # whether a module called by itself goes on from its cache
 
     @property
     def layers(self) -> list[str]:
@@ -130,27 +129,32 @@ class Recording:
             f"{' or '.join(map(str, heads))} heads, {lengths}{more} rows in {self.layers[-1]}>"
         )
 
+    def crosses(self, layer: str) -> bool:
+        """Whether a layer's keys are another sequence than its queries."""
+        return self.forwards[-1].layers[layer][0].cross
+
+    def encodes(self, layer: str) -> bool:
+        """Whether a layer is an encoder's: it attends from the source."""
+        site = self.forwards[-1].layers[layer][0].site
+        return site is not None and site.stack == "encoder"
+
     @property
     def watching(self) -> bool:
         """Whether this is the thread that watches; what others do with the same model is theirs."""
-        return self.finished in outcome_listeners.get()
+        return self in listeners.get()
 
-    def record(self, layer: str, similarity: Similarity, given: dict[str, Any]) -> None:
+    def record(self, layer: str, similarity: Similarity, given: dict[str, Any], site: Site | None = None) -> None:
         """Keep what one call of attention was given."""
         if not self.watching:
             return
         memory, queries = given["memory"], given["query"].shape[2]
-        cross = layer.endswith("cross") or (self._past is None and queries != memory.tokens)
-        before = self.forwards[-1].layers.get(layer) if self.forwards else None
-        continued = bool(self._past) and before is not None and (cross or before[-1].keys == self._past)
-        if not self.forwards or (before is not None and not continued):
-            self.forwards.append(Forward(inputs=self._inputs))
-        calls = self.forwards[-1].layers.setdefault(layer, [])
+        before = self._belongs(layer, memory.tokens, queries, site)
+        cross = site.kind == "cross" if site is not None else before is None and queries != memory.tokens
         new = [memory.keys, memory.values] if self._values else [memory.keys]
-        if continued:
+        if before is not None:
             # A copy of the new ones alone: a view would keep every step's whole cache alive.
-            new = [one[:, :, calls[-1].keys :].clone() for one in new]
-        calls.append(
+            new = [one[:, :, before.keys :].clone() for one in new]
+        self.forwards[-1].layers.setdefault(layer, []).append(
             AttentionRecord(
                 given["query"].detach(),
                 new[0].detach(),
@@ -158,24 +162,51 @@ class Recording:
                 given["mask"],
                 given["bias"],
                 similarity,
-                self._past is not None,
-                cross,
+                site,
+                cross if before is None else before.cross,
                 new[1].detach() if self._values else None,
             )
         )
 
-    def enter_model(self, inputs: Inputs | None) -> None:
-        """A whole model begins to read, or ends (None)."""
-        self._inputs = inputs if self.watching else self._inputs
+    def _belongs(self, layer: str, keys: int, queries: int, site: Site | None) -> AttentionRecord | None:
+        """The call of this layer that this one goes on from, in the forward it belongs to; that may be a new one."""
+        if self._open is not None and self._open not in self.forwards:
+            self.forwards.append(self._open)
+        elif not self.forwards or (self._open is None and self.forwards[-1].closed):
+            self.forwards.append(Forward())
+        forward = self.forwards[-1]
+        calls = forward.layers.get(layer)
+        if calls is None:
+            return None
+        grown = keys > queries and calls[-1].keys == keys - queries  # from a cache, by these queries
+        if grown or (calls[0].cross and (self._open is not None or self._grows)):
+            self._grows = self._grows or grown
+            return calls[-1]
+        self._grows = False
+        self.forwards.append(Forward(inputs=forward.inputs if self._open is not None else None))
+        return None
 
-    def enter_decoder(self, past: int | None) -> None:
-        """A decoder begins with so many tokens in its cache, or ends (None)."""
-        self._past = past if self.watching else self._past
+    def opened(self, inputs: Inputs) -> None:
+        """A forward begins: of a whole network, or of a decoding with all its steps."""
+        if self.watching:
+            self._open = Forward(inputs=inputs)
+
+    def started(self) -> None:
+        """A decoding has read its prompt but for the last token."""
+        if self.watching and self._open is not None:
+            self._open.begun = {layer: len(calls) for layer, calls in self._open.layers.items()}
 
     def finished(self, inputs: Inputs, outcome: list[Hypothesis]) -> None:
         """Decoding is over: these rows became these texts."""
-        if self.forwards:
-            self.forwards[-1].inputs, self.forwards[-1].outcome = inputs, outcome
+        forward = self._open or (self.forwards[-1] if self.forwards else None)
+        if self.watching and forward is not None:
+            forward.inputs, forward.outcome = inputs, outcome
+
+    def closed(self) -> None:
+        """A forward ends."""
+        if self.watching and self._open is not None:
+            self._open.closed = True
+            self._open = None
 
 
 class _OneSequence(Recording):
@@ -208,19 +239,16 @@ def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
     handles = []
     for name, part in module.named_modules():
         if isinstance(part, Attend | nn.MultiheadAttention):
-            handles.append(part.register_forward_pre_hook(_recorder(seen, layer_name(name)), with_kwargs=True))
-        elif isinstance(part, Decoder):
-            handles.append(part.register_forward_pre_hook(lambda _, args: seen.enter_decoder(args[1].tokens)))
-            handles.append(part.register_forward_hook(lambda *_: seen.enter_decoder(None), always_call=True))
-        elif isinstance(part, Transformer):
+            handles.append(part.register_forward_pre_hook(_recorder(seen, name), with_kwargs=True))
+        elif isinstance(part, Network):
             handles.append(part.register_forward_pre_hook(_reader(seen), with_kwargs=True))
-            handles.append(part.register_forward_hook(lambda *_: seen.enter_model(None), always_call=True))
-    token = outcome_listeners.set((*outcome_listeners.get(), seen.finished))
+            handles.append(part.register_forward_hook(lambda *_: seen.closed(), always_call=True))
+    token = listeners.set((*listeners.get(), seen))
     try:
         with _as_written():
             yield seen
     finally:
-        outcome_listeners.reset(token)
+        listeners.reset(token)
         for handle in handles:
             handle.remove()
 
@@ -248,7 +276,7 @@ def _as_written() -> AbstractContextManager[object]:
 
 
 def layer_name(path: str) -> str:
-    """`encoder.layers.0.self_attention.attend` is `encoder.0.self`; `torch.compile`'s wrapper has no name.
+    """Of an attention without a site, by its path: `block.0.self_attention.attend` is `block.0.self`.
 
     PyTorch's own layers call theirs `self_attn` and, across, `multihead_attn`.
     """
@@ -259,22 +287,23 @@ def layer_name(path: str) -> str:
 
 
 def _reader(seen: Recording) -> Any:
-    def read(module: Transformer, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        seen.enter_model(args[0] if args else options["inputs"])
+    def read(module: Network, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        seen.opened(args[0] if args else options["inputs"])
 
     return read
 
 
-def _recorder(seen: Recording, layer: str) -> Any:
+def _recorder(seen: Recording, path: str) -> Any:
     def record(
         module: Attend | nn.MultiheadAttention, args: tuple[Any, ...], options: dict[str, Any] | None = None
     ) -> None:
         if options is None:  # another thread's call, while the hook was being set
             return
         if isinstance(module, nn.MultiheadAttention):
-            seen.record(layer, ScaledDot(), as_given(module, args, options))
+            seen.record(layer_name(path), ScaledDot(), as_given(module, args, options))
             return
         given = {"mask": None, "bias": None} | dict(zip(("query", "memory", "mask", "bias"), args, strict=False))
-        seen.record(layer, module.similarity, given | options)
+        layer = layer_name(path) if module.site is None else str(module.site)
+        seen.record(layer, module.similarity, given | options, module.site)
 
     return record

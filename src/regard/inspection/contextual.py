@@ -38,7 +38,7 @@ from regard.blocks.encoder import EncoderLayer
 from regard.data.batching import Inputs, Padded
 from regard.errors import InputError, choose
 from regard.inspection.capture import Recording, record_into
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.text.tokenizer import Tokenizer
 
 Span = tuple[int, int]
@@ -103,7 +103,7 @@ class Meaning:
         return [(one, other) for one in range(count) for other in range(one + 1, count)]
 
 
-def word_in_sentences(module: Transformer, tokenizer: Tokenizer, sentences: Sequence[str], word: str) -> Meaning:
+def word_in_sentences(module: Network, tokenizer: Tokenizer, sentences: Sequence[str], word: str) -> Meaning:
     """Follow a word through an encoder or decoder, in every sentence."""
     if len(sentences) < 2:
         raise InputError(
@@ -159,7 +159,7 @@ class _Reading:
     occurrences: int
 
     @classmethod
-    def of(cls, module: Transformer, tokenizer: Tokenizer, sentence: str, spans: Sequence[Span]) -> "_Reading":
+    def of(cls, module: Network, tokenizer: Tokenizer, sentence: str, spans: Sequence[Span]) -> "_Reading":
         """An encoder reads special tokens around the text as it does when it is trained; a decoder's come after it."""
         ids, offsets = tokenizer.encode(sentence), tokenizer.offsets(sentence)
         begin, end = spans[-1]
@@ -191,13 +191,14 @@ def _one_word(text: str, left: Span, right: Span) -> bool:
     return right[0] < left[1] or (right[0] == left[1] and (blank or _joins(text, right[0])))
 
 
-def _special_tokens(module: Transformer, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def _special_tokens(module: Network, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The special tokens before and after a text."""
-    kind = module.config.architecture
-    return [tokenizer.bos_id] if kind == "encoder" else [], [tokenizer.eos_id] if kind != "decoder" else []
+    config = module.config
+    reads_all = config.reads_source or not config.decodes
+    return [] if config.decodes else [tokenizer.bos_id], [tokenizer.eos_id] if reads_all else []
 
 
-def _layers(module: Transformer, name: str) -> list[EncoderLayer | DecoderLayer]:
+def _layers(module: Network, name: str) -> list[EncoderLayer | DecoderLayer]:
     stack = module.get_submodule(f"{name}.layers")
     return [layer for layer in stack.children() if isinstance(layer, EncoderLayer | DecoderLayer)]
 
@@ -211,7 +212,7 @@ class _Hidden:
         self.after: list[Tensor] = []
 
     @contextmanager
-    def listening(self, module: Transformer, layers: Sequence[nn.Module]) -> Iterator[None]:
+    def listening(self, module: Network, layers: Sequence[nn.Module]) -> Iterator[None]:
         """Listen to one pass of the model, in evaluation mode."""
         handles = [module.embedding.register_forward_hook(lambda _, args, out: self.embedding.append(out[0]))]
         for layer in layers:
@@ -231,11 +232,11 @@ class _Hidden:
 
 
 @torch.no_grad()
-def _follow(module: Transformer, name: str, reading: _Reading) -> InSentence:
+def _follow(module: Network, name: str, reading: _Reading) -> InSentence:
     hidden, layers = _Hidden(), _layers(module, name)
     row = Padded.of([reading.ids]).to(module.device)
     with hidden.listening(module, layers), record_into(Recording(values=True), module) as seen:
-        module.encode(row) if name == "encoder" else module(Inputs(row))
+        module.hidden(Inputs(row, row) if module.config.reads_source else Inputs(row))
     places = list(reading.places)
     vectors = [hidden.embedding[0][places].mean(dim=0), *(after[places].mean(dim=0) for after in hidden.after)]
     change, moved, bias = [], [], []

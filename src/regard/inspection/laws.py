@@ -18,26 +18,27 @@ import copy
 import math
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Dense
 from regard.attention.multihead import Attend
-from regard.blocks.config import head_width
-from regard.data.batching import Batch, Inputs, Padded
+from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.data.stream import Position
 from regard.inspection.formulas import attended
 from regard.models.checkpoint import load_model, save_model
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.training.loop import Run
+from regard.training.losses import LabelPrediction, SpanPrediction
 from regard.training.plan import TrainingPlan
 from regard.training.reports import Silent
-from regard.training.trainable import TokenPrediction
+from regard.training.trainable import TokenPrediction, Trainable
 from regard.training.updater import backward
 
 ROUNDING = 1e-5
@@ -51,16 +52,20 @@ class Law:
 
     name: str
     statement: str
-    measure: Callable[[Transformer], float]
+    measure: Callable[[Network], float]
     tolerance: float
     decoders_only: bool = False
+    by_loss: bool = False
+    """Whether it trains: a model without a head has no loss."""
 
-    def applies(self, model: Transformer) -> bool:
-        """Whether the law says anything about this model: an encoder does not decode."""
-        return not (self.decoders_only and model.config.architecture == "encoder")
+    def applies(self, model: Network) -> bool:
+        """Whether the law says anything about this model: encoders do not decode, vectors alone have no loss."""
+        return not (self.decoders_only and not model.config.decodes) and not (
+            self.by_loss and model.config.outputs == "none"
+        )
 
 
-def padding(model: Transformer) -> float:
+def padding(model: Network) -> float:
     """The largest change of a real token's logits when its sequence is padded, on either side, with anything."""
     sequences, sources = _sequences(model, LENGTHS), _sequences(model, SOURCE_LENGTHS)
     worst = 0.0
@@ -71,11 +76,12 @@ def padding(model: Transformer) -> float:
                 together = model(_inputs(model, tokens, Padded.of(sources, fill=fill)))
                 for row, keep in enumerate(tokens.real):
                     alone = model(_one(model, sequences[row], sources[row]))[0]
-                    worst = max(worst, _distance(together[row][keep], alone))
+                    found = together[row] if model.config.outputs == "labels" else together[row][keep]
+                    worst = max(worst, _distance(found, alone))
     return worst
 
 
-def batching(model: Transformer) -> float:
+def batching(model: Network) -> float:
     """The largest change of a logit between a sequence alone and the same one among others of its length."""
     sequences, sources = _sequences(model, (5,) * 4), _sequences(model, (7,) * 4)
     with torch.no_grad(), _evaluating(model):
@@ -84,7 +90,7 @@ def batching(model: Transformer) -> float:
     return _distance(together, torch.cat(rows))
 
 
-def causality(model: Transformer) -> float:
+def causality(model: Network) -> float:
     """The largest change of an earlier token's logits when all later tokens are replaced."""
     [sequence], [source] = _sequences(model, (9,)), _sequences(model, (5,))
     worst = 0.0
@@ -97,7 +103,7 @@ def causality(model: Transformer) -> float:
     return worst
 
 
-def caching(model: Transformer) -> float:
+def caching(model: Network) -> float:
     """The largest difference between decoding by steps, from ragged prompts, with rows reordered, and forward."""
     sequences, sources = _sequences(model, (9, 7, 8)), _sequences(model, (3, 6, 4))
     given = (4, 2, 3)  # tokens of each prompt; all rows then have five more to go
@@ -121,7 +127,7 @@ def caching(model: Transformer) -> float:
     return worst
 
 
-def meaning(model: Transformer) -> float:
+def meaning(model: Network) -> float:
     """The largest difference between what an attention layer gave and its formula, written out in float64."""
     worst = 0.0
 
@@ -131,33 +137,21 @@ def meaning(model: Transformer) -> float:
         expected = attended(module.similarity, query, memory, options.get("mask"), options.get("bias"))
         worst = max(worst, _distance(output.double(), expected))
 
-    handles = [
-        part.register_forward_hook(compare, with_kwargs=True) for part in model.modules() if isinstance(part, Attend)
-    ]
-    try:
-        with torch.no_grad(), _evaluating(model):
-            tokens, source = Padded.of(_sequences(model, LENGTHS)), Padded.of(_sequences(model, SOURCE_LENGTHS))
-            model(_inputs(model, tokens, source))
-    finally:
-        for handle in handles:
-            handle.remove()
+    with torch.no_grad(), _evaluating(model), _hooked(model, compare):
+        tokens, source = Padded.of(_sequences(model, LENGTHS)), Padded.of(_sequences(model, SOURCE_LENGTHS))
+        model(_inputs(model, tokens, source))
     return worst
 
 
-def masked_rows(model: Transformer) -> float:
+def masked_rows(model: Network) -> float:
     """The largest entry of an output, or of a gradient, that comes from rows which may attend to nothing."""
     worst = 0.0
     generator = torch.Generator().manual_seed(0)
-    config = model.config
-    for part in model.modules():
+    for part, (heads, key_heads, width, value_width) in _attentions(model).items():
         if isinstance(part, Attend):
             query, keys, values = (
-                torch.randn(2, heads, tokens, head_width(config), generator=generator).requires_grad_()
-                for heads, tokens in (
-                    (config.heads, 5),
-                    (config.key_value_heads or config.heads, 7),
-                    (config.key_value_heads or config.heads, 7),
-                )
+                torch.randn(2, count, tokens, size, generator=generator).requires_grad_()
+                for count, tokens, size in ((heads, 5, width), (key_heads, 7, width), (key_heads, 7, value_width))
             )
             allowed = torch.rand(2, 5, 7, generator=generator) < 0.5
             allowed[0, 1], allowed[1, 3:] = False, False
@@ -170,10 +164,35 @@ def masked_rows(model: Transformer) -> float:
     return worst
 
 
-def accumulation(model: Transformer) -> float:
+def _attentions(model: Network) -> dict[nn.Module, tuple[int, int, int, int]]:
+    """Every attention of the model with its heads, key heads, and the widths of keys and values."""
+    found: dict[nn.Module, tuple[int, int, int, int]] = {}
+
+    def keep(module: nn.Module, args: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+        query, memory = args
+        found[module] = query.shape[1], memory.keys.shape[1], memory.keys.shape[3], memory.values.shape[3]
+
+    with torch.no_grad(), _evaluating(model), _hooked(model, keep):
+        model(_inputs(model, Padded.of(_sequences(model, LENGTHS)), Padded.of(_sequences(model, SOURCE_LENGTHS))))
+    return found
+
+
+@contextmanager
+def _hooked(model: nn.Module, hook: Callable[..., None]) -> Iterator[None]:
+    """A hook on every attention of a model."""
+    attentions = [part for part in model.modules() if isinstance(part, Attend)]
+    handles = [part.register_forward_hook(hook, with_kwargs=True) for part in attentions]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def accumulation(model: Network) -> float:
     """The largest difference between the gradients of one batch and of the same in unequal micro-batches."""
     model = copy.deepcopy(model).double().eval()
-    trainable = TokenPrediction(model)
+    trainable = _trainable(model)
     sequences, sources = _sequences(model, (9, 3, 5, 2, 8)), _sequences(model, (3, 8, 2, 5, 4))
     gradients = []
     for groups in ((0, 5),), ((0, 1), (1, 4), (4, 5)):
@@ -184,7 +203,7 @@ def accumulation(model: Transformer) -> float:
     return max(_distance(one, other) for one, other in zip(*gradients, strict=True))
 
 
-def save_load(model: Transformer) -> float:
+def save_load(model: Network) -> float:
     """The largest difference between the logits of a model and of itself after saving and loading."""
     inputs = _inputs(model, Padded.of(_sequences(model, LENGTHS)), Padded.of(_sequences(model, SOURCE_LENGTHS)))
     with tempfile.TemporaryDirectory() as folder, torch.no_grad(), _evaluating(model):
@@ -192,7 +211,7 @@ def save_load(model: Transformer) -> float:
         return _distance(model(inputs), load_model(Path(folder))(inputs))
 
 
-def resume(model: Transformer) -> float:
+def resume(model: Network) -> float:
     """The largest difference between the weights of an undisturbed training and of one stopped half-way."""
     with tempfile.TemporaryDirectory() as folder:
         whole = _trained(model, Path(folder) / "whole", [6])
@@ -200,18 +219,21 @@ def resume(model: Transformer) -> float:
     return max(_distance(one, other) for one, other in zip(whole, parts, strict=True))
 
 
+WRITING, TRAINING = (causality, caching), (accumulation, resume)
 LAWS = tuple(
-    Law(law.__name__, (law.__doc__ or "").strip(), law, tolerance, decoders_only)
-    for law, tolerance, decoders_only in (
-        (padding, ROUNDING, False),
-        (batching, ROUNDING, False),
-        (causality, ROUNDING, True),
-        (caching, ROUNDING, True),
-        (meaning, ROUNDING, False),
-        (masked_rows, 0.0, False),
-        (accumulation, ROUNDING, False),
-        (save_load, 0.0, False),
-        (resume, 0.0, False),
+    Law(
+        law.__name__, (law.__doc__ or "").strip(), law, tolerance, decoders_only=law in WRITING, by_loss=law in TRAINING
+    )
+    for law, tolerance in (
+        (padding, ROUNDING),
+        (batching, ROUNDING),
+        (causality, ROUNDING),
+        (caching, ROUNDING),
+        (meaning, ROUNDING),
+        (masked_rows, 0.0),
+        (accumulation, ROUNDING),
+        (save_load, 0.0),
+        (resume, 0.0),
     )
 )
 
@@ -220,7 +242,7 @@ LAWS = tuple(
 class _RandomBatches:
     """Batches that are a function of their position, for a model of any vocabulary."""
 
-    model: Transformer
+    model: Network
 
     def start(self, position: Position) -> Iterator[tuple[Batch, Position]]:
         index = position.batch
@@ -231,36 +253,47 @@ class _RandomBatches:
             index += 1
 
 
-def _trained(model: Transformer, folder: Path, stops: list[int]) -> list[Tensor]:
+def _trained(model: Network, folder: Path, stops: list[int]) -> list[Tensor]:
     """The weights after training in one or several sittings; a new one knows only what is in the folder."""
     plan = TrainingPlan(steps=stops[-1], warmup=2, evaluate_every=2, save_every=3, label_smoothing=0.1)
     for sitting, stop in enumerate(stops):
         fresh = copy.deepcopy(model)
         torch.manual_seed(sitting)
         validation = [_batch(model, *[_sequences(model, (3, 5))] * 2)]
-        run = Run(
-            TokenPrediction(fresh, label_smoothing=0.1), _RandomBatches(model), validation, plan, folder, Silent()
-        )
+        run = Run(_trainable(fresh), _RandomBatches(model), validation, plan, folder, Silent())
         run.fit(until=stop)
     return [parameter.detach() for parameter in fresh.parameters()]
 
 
-def _sequences(model: Transformer, lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
+def _sequences(model: Network, lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed + 7919 * sum(lengths))
     return [torch.randint(model.config.vocabulary, (length,), generator=generator).tolist() for length in lengths]
 
 
-def _inputs(model: Transformer, tokens: Padded, source: Padded) -> Inputs:
-    return Inputs(tokens, source if model.config.architecture == "encoder_decoder" else None)
+def _inputs(model: Network, tokens: Padded, source: Padded) -> Inputs:
+    return Inputs(tokens, source if model.config.reads_source else None)
 
 
-def _one(model: Transformer, sequence: list[int], source: list[int]) -> Inputs:
+def _one(model: Network, sequence: list[int], source: list[int]) -> Inputs:
     return _inputs(model, Padded.of([sequence]), Padded.of([source]))
 
 
-def _batch(model: Transformer, sequences: list[list[int]], sources: list[list[int]]) -> Batch:
-    targets = Padded.of([row[::-1] for row in sequences], fill=-100)
-    return Batch(_inputs(model, Padded.of(sequences), Padded.of(sources)), targets.ids)
+def _trainable(model: Network) -> Trainable:
+    """The objective that goes with the model's head."""
+    if model.config.outputs == "labels":
+        return LabelPrediction(model, label_smoothing=0.1)
+    return SpanPrediction(model) if model.config.outputs == "spans" else TokenPrediction(model, label_smoothing=0.1)
+
+
+def _batch(model: Network, sequences: list[list[int]], sources: list[list[int]]) -> Batch:
+    """Targets of whatever the head gives: tokens, a class of each text, or two places in it."""
+    targets = [row[::-1] for row in sequences]
+    if model.config.outputs == "labels":
+        targets = [[sum(row) % len(model.config.labels)] for row in sequences]
+    elif model.config.outputs == "spans":
+        targets = [[row[0] % len(row), len(row) - 1] for row in sequences]
+    inputs = _inputs(model, Padded.of(sequences), Padded.of(sources))
+    return Batch(inputs, Padded.of(targets, fill=IGNORED).ids)
 
 
 def _distance(one: Tensor, other: Tensor) -> float:
@@ -272,7 +305,7 @@ def _distance(one: Tensor, other: Tensor) -> float:
 class _evaluating:  # noqa: N801  (reads as a verb where it is used)
     """Evaluation mode inside a block, what it was before afterwards."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Network) -> None:
         self.model, self.before = model, model.training
 
     def __enter__(self) -> None:

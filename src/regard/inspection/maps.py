@@ -58,9 +58,9 @@ def labels(seen: Recording, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str
     read = [] if source is None else tokenizer.pieces(source.rows()[index])
     chosen = tokenizer.pieces(run.outcome[index].ids) if run.outcome is not None else []
     stood = [*tokenizer.pieces(tokens), *chosen[:-1]]
-    if layer.startswith("encoder"):
+    if seen.encodes(layer):
         return tuple(read or stood), tuple(read or stood)
-    if layer.endswith("cross"):
+    if seen.crosses(layer):
         return tuple([*stood[1 : len(tokens)], *chosen] if chosen else stood), tuple(read)
     return tuple(stood), tuple(stood)
 
@@ -76,9 +76,9 @@ def special_tokens(
     read = [] if source is None else list(source.rows()[index])
     chosen = list(run.outcome[index].ids) if run.outcome is not None else []
     rows = columns = [*tokens, *chosen[:-1]]
-    if layer.startswith("encoder"):
+    if seen.encodes(layer):
         rows = columns = read or rows
-    elif layer.endswith("cross"):
+    elif seen.crosses(layer):
         rows, columns = [*tokens[1:], *chosen] if chosen else rows, read
     special = {*tokenizer.special_ids.values()}
     return np.array([one in special for one in rows]), np.array([one in special for one in columns])
@@ -94,7 +94,7 @@ def attention_map(seen: Recording, layer: str, tokenizer: Tokenizer, head: int |
 def default_layer(seen: Recording) -> str:
     """The layer to show when none is named: of the cross-attentions, else of all, the one that points most clearly."""
     seen.find(None)  # says it where there is nothing to show
-    candidates = [layer for layer in seen.layers if layer.endswith("cross")] or seen.layers
+    candidates = [layer for layer in seen.layers if seen.crosses(layer)] or seen.layers
 
     def clarity(layer: str) -> float:
         return float(torch.cat([tile.mean(dim=0).amax(dim=-1) for tile in seen.trace(layer).tiles()]).mean())

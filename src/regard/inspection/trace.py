@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention.bias import Bias
 from regard.attention.core import weights
 from regard.attention.mask import Mask, Padding
+from regard.attention.multihead import Site
 from regard.attention.similarity import Similarity
 from regard.data.batching import Inputs
 from regard.decoding.hypothesis import Hypothesis
@@ -33,7 +34,7 @@ class AttentionRecord:
     mask: Mask | None
     bias: Bias | Tensor | None
     similarity: Similarity
-    decoding: bool
+    site: Site | None
     cross: bool
     """Whether the keys are another sequence than the queries."""
     new_values: Float[Tensor, "rows kv_heads new_keys value_width"] | None = None
@@ -54,13 +55,16 @@ class AttentionRecord:
         )[0]
 
 
-@dataclass
+@dataclass(eq=False)
 class Forward:
     """One pass of a batch through the model, decoding steps included."""
 
     layers: dict[str, list[AttentionRecord]] = field(default_factory=dict)
     inputs: Inputs | None = None
     outcome: list[Hypothesis] | None = None
+    begun: dict[str, int] = field(default_factory=dict)
+    """Of a decoding: the calls of each layer before the first step."""
+    closed: bool = False
 
     @property
     def size(self) -> int:
@@ -74,16 +78,21 @@ class Forward:
         if layer not in self.layers:
             raise InputError(f"layer {layer!r} was not seen", choose(layer, self.layers))
         calls = self.layers[layer]
-        if self.inputs is None or not calls[0].decoding:
+        site = calls[0].site
+        if self.inputs is None or site is None or site.stack != "decoder":
             return SequenceTrace(calls, [sequence] * len(calls))
         columns, length = self.inputs.tokens.ids.shape[1], int(self.inputs.tokens.lengths[sequence])
         left = slice(columns - length, None)
         if self.outcome is None:
             text = left if self.inputs.tokens.side == "left" else slice(0, length)
             return SequenceTrace(calls, [sequence] * len(calls), text)
-        prompt = 1 if columns > 1 else 0
-        rows = [sequence] * prompt + list(self.outcome[sequence].rows)
-        if len(rows) > len(calls):
+        rows = [sequence] * self.begun.get(layer, 0)
+        stepped, taken = self.outcome[sequence].rows, 0
+        for call in calls[len(rows) :]:
+            if taken < len(stepped):
+                rows.append(stepped[taken])
+                taken += call.query.shape[2]
+        if taken < len(stepped):
             raise InputError("the text began before it was watched", "begin it inside the `with` block")
         return SequenceTrace(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
 

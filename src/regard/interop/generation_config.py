@@ -130,7 +130,7 @@ def _length(said: Mapping[str, Any], config: TransformerConfig) -> dict[str, Any
     if said.get("max_new_tokens"):
         return {"max_new_tokens": said["max_new_tokens"]}
     longest = said.get("max_length")
-    counted = config.architecture == "encoder_decoder" and isinstance(longest, int) and longest > 1
+    counted = config.reads_source and isinstance(longest, int) and longest > 1
     return {"max_new_tokens": longest - 1} if counted and longest is not None else {}
 
 
@@ -151,7 +151,7 @@ def _tokens(said: Mapping[str, Any], config: TransformerConfig, end: int | None)
     spared: list[int | None] = [*ends] or [end]
     banned = {token for token in single if token not in spared} | set(_several(said, "suppress_tokens"))
     first = _one(said, "forced_bos_token_id")
-    if first is not None and config.architecture == "decoder":
+    if first is not None and not config.reads_source:
         raise ConfigError(f"forced_bos_token_id = {first} is an encoder–decoder's", "take it out")
     return {
         "ends": None if ends in ([], [end]) else ends,

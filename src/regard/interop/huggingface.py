@@ -16,11 +16,11 @@ from regard.errors import ConfigError, FileError
 from regard.files import read_json, write_json
 from regard.interop.names import PLAIN, WeightReader, hf_tensors
 from regard.interop.tensors import opened
-from regard.models.checkpoint import CONFIG, MODEL_TYPE, WEIGHTS, save_tensors
-from regard.models.config import TransformerConfig
+from regard.models.checkpoint import CONFIG, WEIGHTS, is_own, save_tensors
+from regard.models.config import TransformerConfig, transformer_config
 from regard.models.families import FAMILIES
 from regard.models.families.family import Family
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 
 NO_IDS: Mapping[str, int | None] = MappingProxyType({})
 KIN: Mapping[str, tuple[str, ...]] = {
@@ -37,7 +37,7 @@ _REMEDY = "give the folder of a trained model, with config.json and model.safete
 
 def is_huggingface(folder: Path) -> bool:
     """Whether a folder has a config.json that is not Regard's."""
-    return os.path.isdir(folder) and _config(folder).get("model_type") != MODEL_TYPE
+    return os.path.isdir(folder) and not is_own(_config(folder))
 
 
 def family_of(folder: Path) -> Family:
@@ -54,13 +54,13 @@ def family_of(folder: Path) -> Family:
     return known[kind]
 
 
-def read_model(folder: Path) -> Transformer:
+def read_model(folder: Path) -> Network:
     """The model in Hugging Face's folder, on the CPU, in evaluation mode."""
     family = family_of(folder)
     with opened(folder) as tensors:
         config = read_config(folder, tensors.places)
         with torch.device("meta"):
-            model = Transformer(config)
+            model = config.build()
         shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
         reader = WeightReader(family, family.names(config), tensors, str(folder))
         for name, tensor in reader.tensors(shapes):
@@ -87,11 +87,12 @@ def read_config(folder: Path, names: Iterable[str] = ()) -> TransformerConfig:
         raise FileError(f"{folder / CONFIG} cannot be used: {error.problem}", error.remedy) from error
 
 
-def write_model(folder: Path, model: Transformer, family: Family, ids: Mapping[str, int | None] = NO_IDS) -> None:
+def write_model(folder: Path, model: Network, family: Family, ids: Mapping[str, int | None] = NO_IDS) -> None:
     """The model as Hugging Face's folder; `ids` are those of special tokens, such as pad_token_id."""
-    hf = family.write(model.config) | dict(ids)
-    tensors = hf_tensors(family.names(model.config), model.state_dict())
-    if model.config.head == "none":
+    config = transformer_config(model.config)
+    hf = family.write(config) | dict(ids)
+    tensors = hf_tensors(family.names(config), model.state_dict())
+    if config.outputs == "none":
         tensors = {name.removeprefix(family.body): tensor for name, tensor in tensors.items()}
     write_json(folder / CONFIG, {**hf, "dtype": str(model.embedding.weight.dtype).removeprefix("torch.")})
     save_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
@@ -102,14 +103,15 @@ def read_special_token_ids(folder: Path) -> dict[str, int | None]:
     return {key: value for key, value in _config(folder).items() if key.endswith("_token_id")}
 
 
-def fitting_family(model: Transformer, first: str | None = None) -> Family:
+def fitting_family(model: Network, first: str | None = None) -> Family:
     """The family whose publishers could have made this model: `first`, if it is named and could."""
+    config = transformer_config(model.config)
     problems, remedies = [], []
     for family in sorted(FAMILIES.values(), key=lambda one: one.name != first):  # stable: the others in their order
-        if family.shape["architecture"] != model.config.architecture:
+        if not family.fits(config):
             continue
         try:
-            lacking = family.lacking(model.config)
+            lacking = family.lacking(config)
         except ConfigError as error:
             problems.append(f"{family.name}: {error.problem}")
             continue

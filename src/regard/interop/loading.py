@@ -17,9 +17,9 @@ from regard.interop.generation_config import read_generation_config, read_start
 from regard.interop.huggingface import family_of, read_config, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
 from regard.interop.sentences import read_sentences
-from regard.models.config import TransformerConfig, TransformerShape
-from regard.models.transformer import Transformer
-from regard.tasks.recipe import DecodingTable, ModelTable, Recipe, TaskTable, TokenizerTable
+from regard.models.config import TransformerConfig, TransformerShape, transformer_config
+from regard.models.network import Network
+from regard.tasks.recipe import DecodingTable, Recipe, TaskTable, TokenizerTable
 from regard.text.pretrained import PretrainedTokenizer, open_pretrained
 
 TASK_OF_HEAD = {
@@ -31,7 +31,7 @@ TASK_OF_HEAD = {
 """What a model is for, where its head says so."""
 PRETRAINED = TokenizerTable(kind="pretrained")
 
-Loaded = tuple[Transformer, PretrainedTokenizer, Recipe]
+Loaded = tuple[Network, PretrainedTokenizer, Recipe]
 
 
 def open_folder(folder: Path) -> Loaded:
@@ -40,29 +40,29 @@ def open_folder(folder: Path) -> Loaded:
     read_config(folder)  # first: what no family has is the reason, whatever else is missing
     tokenizer = open_pretrained(folder)  # then: it is small, and what is missing beside large weights is soon said
     module = read_model(folder)
-    module.config = _of_stated_length(module.config, folder)
-    if module.config.architecture == "encoder_decoder":
+    stated = _of_stated_length(transformer_config(module.config), folder)
+    module.config = config = stated.model_copy(update={"family": family})
+    if config.reads_source:
         start = read_start(folder)
-        if start is not None and start >= module.config.vocabulary:
+        if start is not None and start >= config.vocabulary:
             raise FileError(
-                f"{folder} has its decoder begin with token {start}, and there are {module.config.vocabulary:,}",
+                f"{folder} has its decoder begin with token {start}, and there are {config.vocabulary:,}",
                 "copy its config.json and generation_config.json again",
             )
         begin = tokenizer.special_tokens.pad if start is None else start
         tokenizer = tokenizer.with_roles(replace(tokenizer.special_tokens, bos=begin))
-    _check_size(tokenizer, module.config, folder)
-    writes = module.config.head == "tokens"
-    decoding = (
-        read_generation_config(folder, module.config, tokenizer.special_tokens.eos) if writes else DecodingTable()
-    )
-    tokenizer = tokenizer.of_size(module.config.vocabulary)
-    task = _task(module.config, tokenizer, folder)
-    return module, tokenizer, _recipe(module.config, task, decoding, family)
+    _check_size(tokenizer, config, folder)
+    writes = config.outputs == "tokens"
+    decoding = read_generation_config(folder, config, tokenizer.special_tokens.eos) if writes else DecodingTable()
+    tokenizer = tokenizer.of_size(config.vocabulary)
+    task = _task(config, tokenizer, folder)
+    return module, tokenizer, _recipe(config, task, decoding)
 
 
 def open_llama2c(path: Path) -> Loaded:
     """The model in a llama2.c `.bin`; `stories.bin` has its tokenizer in tokenizer.bin or stories.tokenizer.bin."""
     config, tensors = read_llama2c(path)
+    config = config.model_copy(update={"family": "llama"})
     beside = [path.with_name(f"{path.stem}.tokenizer.bin"), path.with_name("tokenizer.bin")]
     beside += sorted(path.parent.glob("tok*.bin"))
     found = next((one for one in beside if one.is_file()), None)
@@ -70,9 +70,9 @@ def open_llama2c(path: Path) -> Loaded:
         raise FileError(f"{path} has no tokenizer.bin beside it", "put llama2.c's tokenizer.bin of this model there")
     tokenizer = read_llama2c_tokenizer(found, config.vocabulary)
     with torch.device("meta"):
-        module = Transformer(config)
+        module = config.build()
     module.load_state_dict(tensors, assign=True)
-    return module.eval(), tokenizer, _recipe(config, {"name": "language_modelling"}, DecodingTable(), "llama")
+    return module.eval(), tokenizer, _recipe(config, {"name": "language_modelling"}, DecodingTable())
 
 
 def _of_stated_length(config: TransformerConfig, folder: Path) -> TransformerConfig:
@@ -98,17 +98,16 @@ def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Pat
     if config.head in TASK_OF_HEAD:
         more = read_sentences(folder, config.max_positions) if config.head == "none" else {}
         return {"name": TASK_OF_HEAD[config.head], **more}
-    if config.architecture == "encoder_decoder":
+    if config.reads_source:
         return {"name": "translation"}
     begun = tokenizer.apply_template([])[0][:1] == [tokenizer.special_tokens.bos]
     return {"name": "language_modelling", "begin": "bos" if begun else "none"}
 
 
-def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable, family: str) -> Recipe:
-    shape = config.model_dump(include=set(TransformerShape.model_fields))
+def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable) -> Recipe:
     return Recipe(
         task=TaskTable.model_validate(task),
         tokenizer=PRETRAINED,
-        model=ModelTable.model_validate({**shape, "family": family}),
+        model=TransformerShape.model_validate(config.model_dump(include=set(TransformerShape.model_fields))),
         decoding=decoding,
     )

@@ -11,7 +11,8 @@ from regard.files import write_json, write_text
 from regard.interop.generation_config import GENERATION, to_generation_config
 from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.sentences import write_sentences
-from regard.models.transformer import Transformer
+from regard.models.config import transformer_config
+from regard.models.network import Network
 from regard.tasks.recipe import Recipe
 from regard.text.kept_settings import write_kept_settings
 from regard.text.pretrained import PretrainedTokenizer
@@ -21,16 +22,16 @@ ENCODERS = ("masked", "classification", "question_answering", "sentence_embeddin
 """Tasks whose texts stand between two special tokens."""
 
 
-def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe: Recipe) -> str:
+def write_folder(folder: Path, module: Network, tokenizer: Tokenizer, recipe: Recipe) -> str:
     """Weights, config, tokenizer and generation config; returns the name of the family it now is."""
     module = with_segments(module)
-    family = fitting_family(module, recipe.model.family)
+    family = fitting_family(module, transformer_config(module.config).family)
     special_tokens = _special_tokens(tokenizer, recipe)
     ids: dict[str, int | None] = {f"{role}_token_id": special_tokens.get(role) for role in ("pad", "bos", "eos")}
-    if module.config.architecture == "encoder_decoder":
+    if module.config.reads_source:
         ids["decoder_start_token_id"] = tokenizer.bos_id
     write_model(folder, module, family, ids)
-    write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, module.config.architecture))
+    write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, reads_source=module.config.reads_source))
     names = {f"{role}_token": tokenizer.token_text(token) for role, token in special_tokens.items()}
     settings: dict[str, object] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -42,19 +43,20 @@ def write_folder(folder: Path, module: Transformer, tokenizer: Tokenizer, recipe
     write_json(folder / "tokenizer_config.json", settings)
     if isinstance(tokenizer, PretrainedTokenizer):
         write_kept_settings(folder, tokenizer.settings)
-    if module.config.head == "tokens":
+    if module.config.outputs == "tokens":
         write_json(folder / GENERATION, to_generation_config(recipe.decoding, ids))
     if recipe.task.name == "sentence_embedding":
-        write_sentences(folder, module.config.width, recipe.task)
+        write_sentences(folder, transformer_config(module.config).width, recipe.task)
     return family.name
 
 
-def with_segments(module: Transformer) -> Transformer:
+def with_segments(module: Network) -> Network:
     """The same encoder with segments that add nothing, where it tells none apart: every BERT has some."""
-    if module.config.architecture != "encoder" or module.config.segments:
+    config = transformer_config(module.config)
+    if config.decodes or config.segments:
         return module
     with torch.device("meta"):
-        wider = Transformer(module.config.model_copy(update={"segments": 2}))
+        wider = config.model_copy(update={"segments": 2}).build()
     tensors = module.state_dict()
     nothing = module.embedding.weight.new_zeros(wider.state_dict()["segments.weight"].shape)
     wider.load_state_dict({**tensors, "segments.weight": nothing}, assign=True)
@@ -74,7 +76,7 @@ def _special_tokens(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
     return {**found, **between}
 
 
-def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> str:
+def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, *, reads_source: bool) -> str:
     """The tokenizer, with the template by which Hugging Face's puts the special tokens where Regard does."""
     text = tokenizer.to_json()
     if isinstance(tokenizer, PretrainedTokenizer):
@@ -84,7 +86,7 @@ def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, architecture: str) -> 
     single, pair = "$A", None
     if recipe.task.name in ENCODERS:
         single, pair = f"{begin} $A {end}", f"{begin}:0 $A:0 {end}:0 $B:1 {end}:1"
-    elif architecture == "encoder_decoder":
+    elif reads_source:
         single = f"$A {end}"
     elif recipe.task.name == "translation":
         single = f"$A {begin}"

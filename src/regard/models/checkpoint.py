@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -11,44 +12,62 @@ from torch import Tensor
 
 from regard.errors import ConfigError, FileError
 from regard.files import read_json, write_json, writing
-from regard.models.config import TransformerConfig
-from regard.models.transformer import Transformer
+from regard.models.network import NETWORKS, Network, NetworkConfig
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-MODEL_TYPE = "regard-transformer"
+PREFIX = "regard-"
+"""What config.json's `model_type` begins with; the name of the network follows."""
 
 
-def save_model(folder: Path, model: Transformer) -> None:
+def save_model(folder: Path, model: Network) -> None:
     """Both files, the config first: weights without a config would be of no use."""
     save_config(folder, model)
     save_tensors(folder / WEIGHTS, model.state_dict())
 
 
-def save_config(folder: Path, model: Transformer) -> None:
+def save_config(folder: Path, model: Network) -> None:
     """What the model is."""
-    write_json(folder / CONFIG, {"model_type": MODEL_TYPE, **model.config.model_dump()})
+    name = f"{PREFIX}{model.config.name}"
+    write_json(folder / CONFIG, {"model_type": name, **model.config.model_dump(exclude={"name", "vectors"})})
 
 
-def load_model(folder: Path) -> Transformer:
+def is_own(values: dict[str, Any]) -> bool:
+    """Whether a config.json's values are of a folder that Regard wrote."""
+    return str(values.get("model_type")).startswith(PREFIX)
+
+
+def read_own_config(folder: Path) -> NetworkConfig:
+    """What the config.json of a folder that Regard wrote describes."""
+    values = read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
+    kind = values.pop("model_type", None)
+    if not is_own({"model_type": kind}):
+        what = "does not say its model_type" if kind is None else f"describes a {kind!r} model"
+        raise FileError(f"{folder / CONFIG} {what}", f"this version loads {_known()}")
+    name = str(kind).removeprefix(PREFIX)
+    if name not in NETWORKS:
+        remedy = f"this version loads {_known()}; a network of your own is registered before its folder is loaded"
+        raise FileError(f"{folder / CONFIG} describes a {kind!r} model", remedy)
+    try:
+        return NETWORKS[name].config.model_validate({**values, "name": name})
+    except ConfigError as error:
+        raise FileError(f"{folder / CONFIG} is damaged: {error.problem}", error.remedy) from error
+
+
+def load_model(folder: Path) -> Network:
     """The model in this folder, on the CPU, in evaluation mode."""
     if not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
         raise FileError(f"{folder} is not a folder", "give the folder of a trained model, such as runs/demo")
-    remedy = "give the folder of a trained model; `regard train` writes one"
-    values = read_json(folder / CONFIG, remedy)
-    kind = values.pop("model_type", None)
-    if kind != MODEL_TYPE:
-        what = "does not say its model_type" if kind is None else f"describes a {kind!r} model"
-        raise FileError(f"{folder / CONFIG} {what}", f"this version loads {MODEL_TYPE!r}")
-    try:
-        config = TransformerConfig.model_validate(values)
-    except ConfigError as error:
-        raise FileError(f"{folder / CONFIG} is damaged: {error.problem}", error.remedy) from error
+    config = read_own_config(folder)
     with torch.device("meta"):
-        model = Transformer(config)
+        model = config.build()
     tensors = load_tensors(folder / WEIGHTS)
     check_names(model, tensors, folder / WEIGHTS)
     model.load_state_dict(tensors, assign=True)  # the file's tensors become the parameters: no second copy
     return model.eval()
+
+
+def _known() -> str:
+    return ", ".join(repr(f"{PREFIX}{name}") for name in NETWORKS)
 
 
 def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path) -> None:

@@ -7,19 +7,21 @@ from pydantic import Field, model_validator
 from regard.attention.rotary import PLAIN, RotaryConfig
 from regard.blocks.config import MOST, BlockConfig, head_width
 from regard.errors import ConfigError
+from regard.models.network import Head, NetworkConfig, NetworkShape, Reads
 
 Architecture = Literal["encoder_decoder", "encoder", "decoder"]
 PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learnt", "rotary", "alibi", "t5", "none"]
-Head = Literal["tokens", "masked", "labels", "spans", "none"]
-
 
 MOST_LAYERS = 10_000
 """No model is deeper; one of a billion layers is a config gone wrong, and would take hours to refuse otherwise."""
 
 
-class TransformerShape(BlockConfig):
+class TransformerShape(BlockConfig, NetworkShape):
     """Left alone, the plain Transformer of 2017 at a small size: post-norm, ReLU, sinusoidal, scaled embeddings."""
 
+    kinds = "architecture 'decoder' or 'encoder_decoder'"
+
+    name: Literal["transformer"] = Field("transformer", description="the kind of network")
     architecture: Architecture = Field("encoder_decoder", description="which stacks there are")
     layers: int = Field(2, ge=1, le=MOST_LAYERS, description="layers of each stack")
     encoder_layers: int | None = Field(
@@ -45,6 +47,37 @@ class TransformerShape(BlockConfig):
     scale_embeddings: bool = Field(True, description="embeddings are multiplied by √width")
     output_scaled: bool = Field(False, description="what the output reads is divided by √width, as in T5")
     output_bias: bool = Field(False, description="the output adds a learnt number for each token")
+
+    @property
+    def reads(self) -> tuple[Reads, ...]:
+        return ("tokens", "source") if self.architecture == "encoder_decoder" else ("tokens",)
+
+    @property
+    def decodes(self) -> bool:
+        return self.architecture != "encoder" and self.head != "none"
+
+    @property
+    def outputs(self) -> Head:
+        return self.head
+
+    @property
+    def position_limit(self) -> int | None:
+        return self.max_positions if self.positions == "learnt" else None
+
+    @property
+    def reads_packed(self) -> bool:
+        return self.architecture == "decoder"
+
+    @property
+    def segment_kinds(self) -> int:
+        return self.segments
+
+    @property
+    def words(self) -> str:
+        layers = f"{self.layers} layers"
+        if self.reads_source:
+            layers = f"{self.encoder_layers or self.layers} + {self.layers} layers"
+        return f"{self.architecture}, {layers}, width {self.width}, {self.heads} heads"
 
     @model_validator(mode="after")
     def _positions_fit(self) -> "TransformerShape":
@@ -86,14 +119,10 @@ def _settled(config: TransformerShape) -> dict[str, object]:
     }
 
 
-class TransformerConfig(TransformerShape):
+class TransformerConfig(TransformerShape, NetworkConfig):
     """A shape with the vocabulary it is built for."""
 
-    vocabulary: int = Field(ge=1, le=MOST, description="entries of the vocabulary; source and target share it")
-    labels: tuple[str, ...] = Field((), description="the names of the classes, for head 'labels'")
-    trained_length: int | None = Field(
-        None, ge=1, le=MOST, description="tokens of the longest text it was trained on at once, where that is known"
-    )
+    family: str | None = Field(None, description="of which family a loaded model is: what it is written as again")
 
     @model_validator(mode="after")
     def _labels_have_names(self) -> "TransformerConfig":
@@ -104,12 +133,13 @@ class TransformerConfig(TransformerShape):
             )
         return self
 
-    @property
-    def context(self) -> int | None:
-        """How many tokens it reads well at once: as many as in training, and no more than have a position."""
-        places = self.max_positions if self.positions == "learnt" else None
-        return min((known for known in (self.trained_length, places) if known is not None), default=None)
-
     def settled(self) -> "TransformerConfig":
         """The same model with nothing left to a default."""
         return self.model_copy(update=_settled(self))
+
+
+def transformer_config(config: NetworkConfig) -> TransformerConfig:
+    """The config of a network that must be a Transformer: what other libraries' files describe."""
+    if not isinstance(config, TransformerConfig):
+        raise ConfigError(f"a {config.name} network has no form that other libraries read", "keep it as Regard's")
+    return config

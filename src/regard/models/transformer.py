@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.mask import Causal, Document, Mask, Padding
-from regard.axes import Hidden, Logits, RowIds, RowLogits
+from regard.axes import Hidden, Logits, RowIds
 from regard.blocks.decoder import Decoder, DecoderCache, LayerContext
 from regard.blocks.encoder import Encoder
 from regard.data.batching import Inputs, Padded
@@ -20,9 +20,10 @@ from regard.errors import InputError
 from regard.layers.dropout import Dropout
 from regard.layers.linear import Linear
 from regard.layers.norm import norm
-from regard.models.config import TransformerConfig
+from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.heads import Pooler, TokenOutput
 from regard.models.init import init_weights
+from regard.models.network import Network, register_network
 from regard.models.positions import Positions
 
 
@@ -43,8 +44,10 @@ class TransformerState:
         return TransformerState(cache, None if self.padding is None else self.padding[rows], mask)
 
 
-class Transformer(nn.Module):
+class Transformer(Network):
     """Ids in, logits out; `start`, `step` and `extend` for decoding."""
+
+    config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -83,12 +86,12 @@ class Transformer(nn.Module):
 
         The logits of a token are those of the next one (decoder) or of its own place (encoder).
         """
-        hidden = self.read(inputs)
+        hidden = self.hidden(inputs)
         if self.pooler is not None and self.config.head == "labels":
             return self.logits(self.dropout(self.pool(hidden, inputs.tokens)[:, None]))[:, 0]
         return hidden if self.output is None else self.logits(hidden)
 
-    def read(self, inputs: Inputs) -> Hidden:
+    def hidden(self, inputs: Inputs) -> Hidden:
         """The last layer's vectors: of the encoder where there is nothing else, of the decoder where there is one."""
         if self.config.architecture == "encoder":
             return self.encode(inputs.tokens)
@@ -114,14 +117,14 @@ class Transformer(nn.Module):
     def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:
         """From the last layer's vectors to the vocabulary, or to whatever else the head gives for a vector."""
         if self.output is None:
-            raise InputError("this model gives vectors and no logits", "use `read`, or a model with another head")
+            raise InputError("this model gives vectors and no logits", "use `hidden`, or a model with another head")
         given = (hidden, self.embedding) if isinstance(self.output, TokenOutput) else (hidden,)
         out: Logits = self.output(*given)
         return out
 
     def start(self, inputs: Inputs) -> TransformerState:
         """Consume the source and all of the prompt but its last token, which the first `step` gets."""
-        if self.config.architecture == "encoder" or self.config.head == "none":
+        if not self.config.decodes:
             raise InputError(
                 "an encoder does not decode: it gives one output per input token",
                 "use architecture 'decoder' or 'encoder_decoder' to generate text",
@@ -134,11 +137,6 @@ class Transformer(nn.Module):
         state = replace(state, cache=DecoderCache(memory=tuple(layer.settled() for layer in state.cache.memory)))
         prompt = inputs.tokens.ids[:, :-1]
         return self._advance(prompt, state)[1] if prompt.shape[1] else state
-
-    def step(self, ids: RowIds, state: TransformerState) -> tuple[RowLogits, TransformerState]:
-        """One token further in every row."""
-        logits, state = self.extend(ids[:, None], state)
-        return logits[:, -1], state
 
     def extend(
         self, ids: Int[Tensor, "rows tokens"], state: TransformerState
@@ -220,3 +218,6 @@ def _mask(padded: Padded) -> Padding | None:
 def _padding(padded: Padded) -> Int[Tensor, "batch"] | None:
     """How many columns on the left are padding, where some are. On the right a causal model never sees it."""
     return padded.ids.shape[1] - padded.lengths if padded.ragged and padded.side == "left" else None
+
+
+register_network(TransformerShape, Transformer, TransformerConfig)

@@ -14,12 +14,23 @@ from regard.data.splits import Splits, hold_out_labelled
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.generation import TOGETHER
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, amount, refuse_decoding
+from regard.tasks.task import (
+    EVERY_SPLIT,
+    USUAL,
+    Answer,
+    Loaded,
+    Measuring,
+    Needs,
+    Task,
+    TrainingData,
+    amount,
+    refuse_decoding,
+)
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import LabelPrediction
 
@@ -31,9 +42,8 @@ class Classification(Task[Splits[Pair]]):
     """A text in, labels with their probabilities out."""
 
     name = "classification"
-    architectures = ("encoder",)
+    needs = Needs(decodes=False, outputs=("labels",))
     example = Pair
-    heads = ("labels",)
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Pair]:
         """Texts with labels, from files."""
@@ -55,9 +65,7 @@ class Classification(Task[Splits[Pair]]):
         more = ", …" if len(counts) > MOST_SHOWN else ""
         return [*super().describe(recipe, data), f"{len(counts):,} labels: {shown}{more}"]
 
-    def training_data(
-        self, recipe: Recipe, data: Splits[Pair], module: Transformer, tokenizer: Tokenizer
-    ) -> TrainingData:
+    def training_data(self, recipe: Recipe, data: Splits[Pair], module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe, module, tokenizer)
         require_positions(module.config, how.window)
@@ -121,5 +129,5 @@ def _by_label(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
     return found
 
 
-def _labelling(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> Labelling:
+def _labelling(recipe: Recipe, module: Network, tokenizer: Tokenizer) -> Labelling:
     return Labelling(tokenizer, labels=module.config.labels, window=window_of(recipe))

@@ -16,7 +16,7 @@ from regard.tasks.files import window_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import USUAL, Answer, Loaded, Measuring
+from regard.tasks.task import USUAL, Answer, Loaded, Measuring, Needs
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
 
@@ -25,7 +25,7 @@ class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
     """A text with gaps in, the text with the gaps filled out."""
 
     name = "denoising"
-    architectures = ("encoder_decoder",)
+    needs = Needs(decodes=True, source=True)
     example = TextDocument
     specials = SENTINELS
 

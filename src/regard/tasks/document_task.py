@@ -10,7 +10,7 @@ from regard.data.splits import Splits, TextDocument, hold_out_documents
 from regard.data.stream import Position
 from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
 from regard.errors import InputError
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData
@@ -53,7 +53,7 @@ class OfDocuments(Task[Splits[TextDocument]]):
         return [held] if recipe.given.divided else []
 
     def training_data(
-        self, recipe: Recipe, data: Splits[TextDocument], module: Transformer, tokenizer: Tokenizer
+        self, recipe: Recipe, data: Splits[TextDocument], module: Network, tokenizer: Tokenizer
     ) -> TrainingData:
         """Windows in a random order to train on, all of the validation text to measure."""
         plan, objective = recipe.training, self.objective(recipe, tokenizer)

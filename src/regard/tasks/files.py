@@ -8,7 +8,7 @@ from regard.data.corpus import Split
 from regard.data.splits import E, Splits, hold_out
 from regard.data.tables import TABLES, ending, look
 from regard.errors import ConfigError, FileError, changing
-from regard.models.config import TransformerShape
+from regard.models.network import NetworkShape
 from regard.tasks.data_table import PARTS, DataTable, Source
 from regard.tasks.recipe import Recipe
 
@@ -94,7 +94,7 @@ def settle(recipe: Recipe) -> tuple[Recipe, list[str]]:
 
 def window_of(recipe: Recipe) -> int:
     """How many tokens are read at once; of a model that was loaded, all that it has positions for."""
-    limit = recipe.model.max_positions if recipe.model.positions == "learnt" else WINDOW
+    limit = recipe.model.position_limit or WINDOW
     if recipe.data is None:
         return limit
     return recipe.data.window or min(WINDOW, limit)
@@ -121,10 +121,10 @@ def reading_of(recipe: Recipe) -> tuple[str, dict[str, str]]:
     return ("auto", {}) if recipe.data is None else (recipe.data.format, recipe.data.columns)
 
 
-def require_positions(shape: TransformerShape, places: int) -> None:
+def require_positions(shape: NetworkShape, places: int) -> None:
     """Raise ConfigError if so many tokens have no position."""
-    if shape.positions == "learnt" and places > shape.max_positions:
+    if shape.position_limit is not None and places > shape.position_limit:
         raise ConfigError(
-            f"a window of {places} tokens reaches further than the {shape.max_positions} positions that are learnt",
-            f"use data.window={shape.max_positions} or model.max_positions={places}",
+            f"a window of {places} tokens reaches further than the {shape.position_limit} positions that are learnt",
+            f"use data.window={shape.position_limit} or model.max_positions={places}",
         )

@@ -39,7 +39,7 @@ class Generation(Task[D]):
     def warn_of_length(self, model: Loaded, inputs: Inputs) -> None:
         """Say, where a text is longer than any the model was trained on, what to expect."""
         config, longest = model.module.config, int((inputs.source or inputs.tokens).lengths.max())
-        trained, refused = config.trained_length, config.positions == "learnt" and longest > config.max_positions
+        trained, refused = config.trained_length, longest > (config.position_limit or longest)
         if trained is not None and longest > trained and not refused:
             warnings.warn(
                 f"a text of {longest:,} tokens is longer than any this model was trained on ({trained:,}): "
@@ -166,8 +166,8 @@ def _limits(
     config, limit = model.module.config, max_new_tokens
     if limit is None:
         limit = model.decoding.max_new_tokens
-        if config.positions == "learnt" and stepper is model.module:
-            room = config.max_positions - inputs.tokens.ids.shape[1] + 1  # the last token is not read
+        if config.position_limit is not None and stepper is model.module:
+            room = config.position_limit - inputs.tokens.ids.shape[1] + 1  # the last token is not read
             limit = max(min(limit, room), 1)
     end, *also = _ends(model)
     return Stop(end, limit, tuple(also)), model.decoding.filters(model.module.config.vocabulary)

@@ -12,16 +12,16 @@ from regard.data.batching import Batch, Inputs, Padded
 from regard.data.splits import Splits, TextDocument
 from regard.data.tables import ending
 from regard.data.windows import NextToken, overlapping
-from regard.decoding.engine import outcome_listeners
+from regard.decoding.engine import listeners
 from regard.decoding.sliding import Sliding
 from regard.decoding.stepper import Stepper
 from regard.errors import InputError, LengthWarning
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
 from regard.tasks.generation import Generation
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import USUAL, Loaded, Measuring
+from regard.tasks.task import USUAL, Loaded, Measuring, Needs
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import Trainable, summed_cross_entropy
 
@@ -39,7 +39,7 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
     """A text in, its continuation out."""
 
     name = "language_modelling"
-    architectures = ("decoder",)
+    needs = Needs(decodes=True, source=False)
     continues = True
     example = TextDocument
 
@@ -75,7 +75,7 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
     def stepper(self, model: Loaded) -> Stepper[Any]:
         """Beyond the model's context its window slides; while it is watched it does not: a recording is of one pass."""
         context = model.module.config.context
-        return model.module if context is None or outcome_listeners.get() else Sliding(model.module, context)
+        return model.module if context is None or listeners.get() else Sliding(model.module, context)
 
     def warn_of_length(self, model: Loaded, inputs: Inputs) -> None:
         """Say how much of a text is read, where that is not all of it."""
@@ -103,10 +103,10 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         own = min(config.context, WIDEST) if config.context is not None else window_of(model.recipe)
         window = how.window or own
         stride = how.stride or window
-        if config.positions == "learnt" and window > config.max_positions:
+        if config.position_limit is not None and window > config.position_limit:
             raise InputError(
-                f"a window of {window} tokens is wider than the {config.max_positions} positions that are learnt",
-                f"use {config.max_positions} or fewer",
+                f"a window of {window} tokens is wider than the {config.position_limit} positions that are learnt",
+                f"use {config.position_limit} or fewer",
             )
         if not 1 <= stride <= window:
             raise InputError(
@@ -135,9 +135,9 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         return {"loss": loss, "perplexity": perplexity, "bits_per_byte": total / math.log(2) / size}
 
 
-def summed_loss(module: Transformer, batch: Batch) -> float:
+def summed_loss(module: Network, batch: Batch) -> float:
     """−Σ log p of a batch's targets; logits are made for some columns at a time, as a wide vocabulary's are large."""
-    hidden = module.read(batch.inputs)
+    hidden = module.hidden(batch.inputs)
     columns = max(1, LOGITS // len(hidden))
     parts = [slice(first, first + columns) for first in range(0, hidden.shape[1], columns)]
     return sum(

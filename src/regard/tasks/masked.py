@@ -17,7 +17,7 @@ from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import USUAL, Answer, Loaded, Measuring, refuse_decoding
+from regard.tasks.task import USUAL, Answer, Loaded, Measuring, Needs, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import cross_entropy
 
@@ -29,9 +29,8 @@ class Masked(OfDocuments):
     """A text with hidden places in, what may stand there out."""
 
     name = "masked"
-    architectures = ("encoder",)
+    needs = Needs(decodes=False, outputs=("masked", "tokens"))
     example = TextDocument
-    heads = ("masked", "tokens")
     specials = (Tokenizer.mask,)
 
     def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> Masking:

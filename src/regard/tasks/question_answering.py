@@ -16,11 +16,22 @@ from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.answers import overlap, same_answer
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, amount, refuse_decoding
+from regard.tasks.task import (
+    EVERY_SPLIT,
+    USUAL,
+    Answer,
+    Loaded,
+    Measuring,
+    Needs,
+    Task,
+    TrainingData,
+    amount,
+    refuse_decoding,
+)
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import SpanPrediction
 
@@ -41,9 +52,8 @@ class Questions(Task[Splits[Question]]):
     """A question and a passage in, the part of the passage that answers it out."""
 
     name = "question_answering"
-    architectures = ("encoder",)
+    needs = Needs(decodes=False, outputs=("spans",))
     example = Question
-    heads = ("spans",)
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Question]:
         """Files in the format of SQuAD, or tables."""
@@ -57,7 +67,7 @@ class Questions(Task[Splits[Question]]):
         yield from dict.fromkeys(one.context for one in taken)
 
     def training_data(
-        self, recipe: Recipe, data: Splits[Question], module: Transformer, tokenizer: Tokenizer
+        self, recipe: Recipe, data: Splits[Question], module: Network, tokenizer: Tokenizer
     ) -> TrainingData:
         """Windows of like length side by side."""
         plan, how = recipe.training, _finding(recipe, module, tokenizer)
@@ -131,11 +141,11 @@ class Questions(Task[Splits[Question]]):
         }
 
 
-def _finding(recipe: Recipe, module: Transformer, tokenizer: Tokenizer) -> SpanFinding:
+def _finding(recipe: Recipe, module: Network, tokenizer: Tokenizer) -> SpanFinding:
     kinds = max(tokenizer.apply_template([0], [0])[1]) + 1
-    if 0 < module.config.segments < kinds:
+    if 0 < module.config.segment_kinds < kinds:
         raise ConfigError(
-            f"[model] segments = {module.config.segments} cannot tell a question from its passage, which are {kinds}",
+            f"[model] segments = {module.config.segment_kinds} tells no question from its passage, which are {kinds}",
             f"use model.segments={kinds}, or 0 to tell none apart",
         )
     return SpanFinding(tokenizer, window=window_of(recipe))

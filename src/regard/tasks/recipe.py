@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from regard.config import Config
 from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Renormalized, Suppressed
@@ -25,7 +25,7 @@ from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, choose
 from regard.metrics.text import BleuTokenizer
 from regard.models.config import TransformerShape
-from regard.models.families import FAMILIES
+from regard.models.network import NetworkShape, read_shape
 from regard.tasks.data_table import DataTable, check_columns, replace_source
 from regard.training.plan import TrainingPlan
 
@@ -66,33 +66,6 @@ class TokenizerTable(Config):
     )
     size: int = Field(512, ge=1, description="entries of the vocabulary")
     sample: int = Field(20_000, ge=1, description="training examples it is learnt from")
-
-
-class ModelTable(TransformerShape):
-    """The model's name and shape; the vocabulary comes from the tokenizer."""
-
-    name: Literal["transformer"] = Field("transformer", description="the kind of model")
-    vectors: str | None = Field(
-        None, min_length=1, description="a file of word vectors that tokens which are words begin with"
-    )
-    family: str | None = Field(None, description="of which family a loaded model is: what it is written as again")
-
-    @field_validator("vectors", mode="after")
-    @classmethod
-    def _absolute_vectors(cls, value: str | None) -> str | None:
-        return None if value is None else os.path.abspath(os.path.expanduser(value))
-
-    @field_validator("family", mode="after")
-    @classmethod
-    def _known_family(cls, value: str | None) -> str | None:
-        if value is not None and value not in FAMILIES:
-            raise ConfigError(f"family = {value!r} is none that is known here", choose(value, FAMILIES))
-        return value
-
-    @property
-    def shape(self) -> dict[str, Any]:
-        """The values that make the network."""
-        return self.model_dump(include=set(TransformerShape.model_fields))
 
 
 class DecodingTable(Config):
@@ -192,9 +165,14 @@ class Recipe(Config):
         None, description="absent where a model was loaded, or where a user's files are missing"
     )
     tokenizer: TokenizerTable = TokenizerTable()
-    model: ModelTable = ModelTable()
+    model: SerializeAsAny[NetworkShape] = TransformerShape()
     training: TrainingPlan = TrainingPlan()
     decoding: DecodingTable = DecodingTable()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _network(cls, value: Any) -> Any:
+        return read_shape(value) if isinstance(value, dict) else value
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -247,10 +225,9 @@ class Recipe(Config):
 
     @model_validator(mode="after")
     def _packing_has_a_meaning(self) -> "Recipe":
-        if self.data is not None and self.data.batches == "packed" and self.model.architecture != "decoder":
+        if self.data is not None and self.data.batches == "packed" and not self.model.reads_packed:
             raise ConfigError(
-                f"[data] batches = 'packed' puts several texts in a row, which architecture "
-                f"{self.model.architecture!r} does not read",
+                f"[data] batches = 'packed' puts several texts in a row, which {self.model.words} does not read",
                 "use model.architecture=decoder, or data.batches=by_length",
             )
         return self
@@ -272,7 +249,7 @@ TABLES: dict[str, type[Config]] = {
     "task": TaskTable,
     "data": DataTable,
     "tokenizer": TokenizerTable,
-    "model": ModelTable,
+    "model": TransformerShape,
     "training": TrainingPlan,
     "decoding": DecodingTable,
 }

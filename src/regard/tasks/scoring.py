@@ -67,13 +67,13 @@ def inputs_of(model: Loaded, task: Task[Any], text: str, target: str | None) -> 
         pair = token.encode(context)
     hidden = [token.mask] if token.mask in token.special_ids else []
     row, segments = token.apply_template(token.encode_naming(text, hidden) if hidden else token.encode(text), pair)
-    return Inputs(Padded.of([row], segments=[segments] if model.module.config.segments else None))
+    return Inputs(Padded.of([row], segments=[segments] if model.module.config.segment_kinds else None))
 
 
 @torch.no_grad()
 def logits_of(model: Loaded, task: Task[Any], text: str, target: str | None = None) -> Float[Tensor, "*tokens out"]:
     """As the network gives them for `inputs_of`."""
-    if model.module.config.head == "none":
+    if model.module.config.outputs == "none":
         raise InputError("this model gives vectors and no logits", "ask for its vectors with `run`")
     inputs = inputs_of(model, task, text, target).to(model.module.device)
     found: Tensor = model.module(inputs)[0]

@@ -18,10 +18,10 @@ from regard.data.batching import Inputs, Padded
 from regard.data.corpus import Corpus, Split
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError
-from regard.models.transformer import Transformer
+from regard.models.network import Network
 from regard.tasks.generation import TOGETHER
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Task, TrainingData, refuse_decoding
+from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Needs, Task, TrainingData, refuse_decoding
 from regard.text.tokenizer import Tokenizer
 
 SHOWN = 8
@@ -32,8 +32,7 @@ class Vectors(Task[Corpus]):
     """A text in, its vector out."""
 
     name = "sentence_embedding"
-    architectures = ("encoder",)
-    heads = ("none",)
+    needs = Needs(decodes=False, outputs=("none",))
 
     @torch.no_grad()
     def answers(
@@ -57,7 +56,7 @@ class Vectors(Task[Corpus]):
         """There are none."""
         _refuse()
 
-    def training_data(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
+    def training_data(self, recipe: Recipe, data: Corpus, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """There is none."""
         _refuse()
 

@@ -15,8 +15,7 @@ from regard.data.corpus import Examples, Split
 from regard.data.stream import POOL, Batches, BatchStream
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError, VocabularyError
-from regard.models.config import TransformerShape
-from regard.models.transformer import Transformer
+from regard.models.network import Head, Network, NetworkShape
 from regard.tasks.recipe import DecodingTable, Recipe
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
@@ -37,7 +36,7 @@ class Loaded(Protocol):
     """What a task needs of the model that is asked: `regard.Model` has it."""
 
     @property
-    def module(self) -> Transformer:
+    def module(self) -> Network:
         """The network."""
         ...
 
@@ -70,7 +69,7 @@ class Answer:
 class InTraining:
     """A model while it is trained, as a task asks it: it is `Loaded`."""
 
-    module: Transformer
+    module: Network
     tokenizer: Tokenizer
     recipe: Recipe
     decoding: DecodingTable
@@ -111,6 +110,34 @@ class Measuring:
 USUAL = Measuring()
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a task asks of a network; None: either will do."""
+
+    decodes: bool
+    source: bool | None = None
+    outputs: tuple[Head, ...] = ("tokens",)
+
+    def lacking(self, shape: NetworkShape) -> str | None:
+        """What a network of this shape cannot do, or does and should not."""
+        if shape.decodes != self.decodes:
+            return "it writes no text" if self.decodes else "it reads a text from left to right, to write"
+        if self.source is not None and shape.reads_source != self.source:
+            return "it reads no source" if self.source else "it reads a source, and there is none"
+        if shape.outputs not in self.outputs:
+            return f"its head gives {shape.outputs!r}"
+        return None
+
+    @property
+    def remedy(self) -> str:
+        """What would do."""
+        heads = " or ".join(map(repr, self.outputs))
+        if not self.decodes:
+            return f"use model.architecture=encoder and model.head={heads}"
+        fitting = {True: ("encoder_decoder",), False: ("decoder",), None: ("encoder_decoder", "decoder")}[self.source]
+        return f"use model.architecture={' or '.join(fitting)}"
+
+
 D = TypeVar("D", bound=Examples)
 
 
@@ -118,26 +145,20 @@ class Task(ABC, Generic[D]):
     """One thing a model can be for. `D` is what its data are: examples by split and index."""
 
     name: ClassVar[str]
-    architectures: ClassVar[tuple[str, ...]]
-    """Those that can do it."""
+    needs: ClassVar["Needs"]
+    """What a network must be able to do for it."""
     example: ClassVar[Any] = None
     """What it is measured on: a named tuple; None where it is not measured."""
-    heads: ClassVar[tuple[str, ...]] = ("tokens",)
-    """What may stand on top of them."""
     continues: ClassVar[bool] = False
     """Whether its answer goes on with the text: to look at the text it is read alone, unless more is asked for."""
     specials: ClassVar[tuple[str, ...]] = ()
     """Special tokens it needs besides those every tokenizer has."""
 
-    def check_shape(self, shape: TransformerShape) -> None:
-        """Raise ConfigError, with what would do, unless a model of this shape can be for this."""
-        asked = {"architecture": self.architectures, "head": self.heads}
-        for key, known in asked.items():
-            if getattr(shape, key) not in known:
-                raise ConfigError(
-                    f"[model] {key} {getattr(shape, key)!r} cannot do task {self.name!r}",
-                    f"use {' or '.join(map(repr, known))}",
-                )
+    def check_shape(self, shape: NetworkShape) -> None:
+        """Raise ConfigError, with what would do, unless a network of this shape can be for this."""
+        lacking = self.needs.lacking(shape)
+        if lacking is not None:
+            raise ConfigError(f"[model] {shape.words} cannot do task {self.name!r}: {lacking}", self.needs.remedy)
 
     def metrics(self, recipe: Recipe) -> tuple[str, ...]:
         """The figures `evaluate` gives of a model of this recipe: what `training.metric` may be besides the loss."""
@@ -152,7 +173,7 @@ class Task(ABC, Generic[D]):
                 f"use {' or '.join(known)}",
             )
 
-    def metric(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> Metric:
+    def metric(self, recipe: Recipe, data: D, module: Network, tokenizer: Tokenizer) -> Metric:
         """What the best model is best by; on some validation examples, answered as the recipe's [decoding] says."""
         name = recipe.training.metric
         if name == "loss":
@@ -192,7 +213,7 @@ class Task(ABC, Generic[D]):
         return [f"{train + valid:,} examples: {train:,} to train on, {valid:,} held out (seed {table.seed or 0})"]
 
     @abstractmethod
-    def training_data(self, recipe: Recipe, data: D, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
+    def training_data(self, recipe: Recipe, data: D, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Everything the loop needs; what cannot be trained on is refused here."""
 
     def check(self, recipe: Recipe, text: str) -> None:

@@ -15,13 +15,12 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.text import bleu, chrf, exact_match
-from regard.models.config import TransformerShape
-from regard.models.transformer import Transformer
+from regard.models.network import Network, NetworkShape
 from regard.tasks.data_table import DataTable
 from regard.tasks.files import open_files, reading_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, TrainingData, amount, held_out
+from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Needs, TrainingData, amount, held_out
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
 
@@ -30,7 +29,7 @@ class Translation(Generation[Corpus]):
     """A text in, a text out."""
 
     name = "translation"
-    architectures = ("encoder_decoder", "decoder")
+    needs = Needs(decodes=True)
     example = Pair
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
@@ -43,7 +42,7 @@ class Translation(Generation[Corpus]):
         pairs = (data.example("train", index) for index in range(sample if known is None else min(sample, known)))
         return (text for pair in pairs for text in pair)
 
-    def training_data(self, recipe: Recipe, data: Corpus, module: Transformer, tokenizer: Tokenizer) -> TrainingData:
+    def training_data(self, recipe: Recipe, data: Corpus, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Targets from sources, in batches by length or packed."""
         plan, how = recipe.training, objective(module.config, tokenizer, recipe.task.prefix)
         batches = batch_stream(recipe, data, how)
@@ -102,9 +101,9 @@ class Translation(Generation[Corpus]):
         return found
 
 
-def objective(shape: TransformerShape, tokenizer: Tokenizer, prefix: str = "") -> Objective:
-    """How this architecture turns a source into a target."""
-    return (SourceToTarget if shape.architecture == "encoder_decoder" else Continuation)(tokenizer, prefix)
+def objective(shape: NetworkShape, tokenizer: Tokenizer, prefix: str = "") -> Objective:
+    """How such a network turns a source into a target."""
+    return (SourceToTarget if shape.reads_source else Continuation)(tokenizer, prefix)
 
 
 def open_corpus(table: DataTable, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:

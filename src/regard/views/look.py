@@ -106,7 +106,7 @@ def layer_tops(seen: Recording, tokenizer: Tokenizer, special: bool = True) -> t
 
 def _layer_top(seen: Recording, layer: str, sides: tuple[tuple[str, ...], tuple[str, ...]], k: int) -> LayerTop:
     top = seen.top(k, layer)
-    return LayerTop(layer, *sides, top.keys.cpu().numpy(), top.weights.float().cpu().numpy(), _kind(layer))
+    return LayerTop(layer, *sides, top.keys.cpu().numpy(), top.weights.float().cpu().numpy(), _kind(seen, layer))
 
 
 def _plain_top(seen: Recording, layer: str, tokenizer: Tokenizer, k: int) -> LayerTop:
@@ -122,11 +122,11 @@ def _plain_top(seen: Recording, layer: str, tokenizer: Tokenizer, k: int) -> Lay
     places = np.cumsum(~column_special) - 1
     sides = tuple(rows[at] for at in kept_rows), tuple(columns[at] for at in kept_columns)
     share = float((weights * special).sum(axis=-1, dtype=np.float64).mean())
-    return LayerTop(layer, *sides, places[keys], kept, _kind(layer), share)
+    return LayerTop(layer, *sides, places[keys], kept, _kind(seen, layer), share)
 
 
-def _kind(layer: str) -> str:
-    return "cross" if layer.endswith("cross") else "self" if layer.startswith("encoder") else "masked self"
+def _kind(seen: Recording, layer: str) -> str:
+    return "cross" if seen.crosses(layer) else "self" if seen.encodes(layer) else "masked self"
 
 
 def steps_seen(seen: Recording, tokenizer: Tokenizer, *, layer: str | None, head: int, row: int) -> FourSteps:

@@ -59,8 +59,8 @@ def slot_of(name: str, words: Sequence[str]) -> int:
 
 def gaze(seen: Recording, tokenizer: Tokenizer, word: str) -> Gaze:
     """Where the word looks in the self-attention of the stack that reads the text."""
-    stack = "encoder" if any(layer.startswith("encoder") for layer in seen.layers) else "decoder"
-    layers = [layer for layer in seen.layers if layer.startswith(stack) and layer.endswith("self")]
+    own = [layer for layer in seen.layers if not seen.crosses(layer)]
+    layers = [layer for layer in own if seen.encodes(layer)] or own
     if not layers:
         raise InputError("no self-attention was seen", "look at a text that the model reads")
     maps = [attention_map(seen, layer, tokenizer) for layer in layers]

@@ -1,9 +1,10 @@
 """BERT (Devlin et al. 2018): an encoder that fills in masked words; norms after the sublayers, segments, a pooler."""
 
 from regard.errors import ConfigError
-from regard.models.config import Head, TransformerConfig
+from regard.models.config import TransformerConfig
 from regard.models.families.family import ACTIVATIONS, Family, Names, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice
+from regard.models.network import Head
 
 SHAPE: Values = {
     "architecture": "encoder",

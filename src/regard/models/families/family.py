@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.models.config import Head, TransformerConfig
+from regard.models.config import TransformerConfig
 from regard.models.families.reading import architecture, labels, refuse_patterns, value_of
+from regard.models.network import Head
 
 Values = dict[str, Any]
 
@@ -70,6 +71,10 @@ class Family:
     """Regard's values that are no plain copies of Hugging Face's."""
     to_hf_extra: Callable[[TransformerConfig], Values] = lambda config: {}
     """And back."""
+
+    def fits(self, config: TransformerConfig) -> bool:
+        """Whether its members have the same stacks."""
+        return bool(self.shape["architecture"] == config.architecture)
 
     def config(self, size: str) -> TransformerConfig:
         """The member of that name."""
@@ -140,7 +145,7 @@ class Family:
         return next(iter(self.architectures))
 
 
-_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions", "trained_length")
+_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions", "trained_length", "family")
 """What changes nothing that a trained model computes, but for how long a text may be."""
 _ALSO = {("masked", "BertForPreTraining"), ("tokens", "GPT2Model"), ("tokens", "LlamaModel"), ("tokens", "MarianModel")}
 

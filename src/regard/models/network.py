@@ -1,0 +1,210 @@
+"""The Network contract: what a model must be for the rest of the house to train, decode, watch, save and measure it.
+
+    shape      what a recipe's [model] says of it: a frozen config with a `name` of its own
+    config     the shape with what it is built for: the vocabulary, the classes, the longest text of its training
+    network    a module built from the config: `Inputs` in, logits out, and what decoding needs
+
+`register_network(Shape, Network)` makes one known: to recipes (`[model] name`), to checkpoints (`model_type`), to the
+laws, to `size`. Nothing outside this folder asks which network it has; it asks what the network can do:
+
+    reads            tokens alone, or also a source
+    decodes          whether it can write text, token by token
+    outputs          what the head gives: logits over the vocabulary, over classes …
+    position_limit   tokens beyond which it has no position
+    reads_packed     whether a row may hold several texts, parted by `documents`
+"""
+
+import os.path
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, create_model, field_validator
+from torch import Tensor, nn
+
+from regard.axes import Hidden, Logits, RowIds, RowLogits
+from regard.blocks.config import MOST
+from regard.config import Config
+from regard.data.batching import Inputs
+from regard.embedding.tokens import TokenEmbedding
+from regard.errors import ConfigError, InputError, choose
+
+Head = Literal["tokens", "masked", "labels", "spans", "none"]
+Reads = Literal["tokens", "source"]
+
+
+class NetworkShape(Config):
+    """What a recipe says of a network. Derive from it, give `name` a default, and say what the network can do."""
+
+    name: str = Field(description="the kind of network")
+    vectors: str | None = Field(
+        None, min_length=1, description="a file of word vectors that tokens which are words begin with"
+    )
+
+    kinds: ClassVar[str] = "other networks"
+    """What would do what this one cannot, in words for a remedy."""
+
+    @field_validator("vectors", mode="after")
+    @classmethod
+    def _absolute_vectors(cls, value: str | None) -> str | None:
+        return None if value is None else os.path.abspath(os.path.expanduser(value))
+
+    @property
+    def reads(self) -> tuple[Reads, ...]:
+        """What it reads."""
+        return ("tokens",)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it writes text."""
+        return True
+
+    @property
+    def outputs(self) -> Head:
+        """What its head gives."""
+        return "tokens"
+
+    @property
+    def position_limit(self) -> int | None:
+        """How many tokens have a position; None where there is no limit."""
+        return None
+
+    @property
+    def reads_packed(self) -> bool:
+        """Whether it reads rows that hold several texts."""
+        return False
+
+    @property
+    def segment_kinds(self) -> int:
+        """How many kinds of segments it tells apart; 0 where it tells none apart."""
+        return 0
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether it reads a source besides the tokens."""
+        return "source" in self.reads
+
+    @property
+    def words(self) -> str:
+        """What it is, in a few words for people."""
+        return self.name
+
+    def built_for(self, vocabulary: int, labels: tuple[str, ...] = ()) -> "NetworkConfig":
+        """The whole config."""
+        return registered(self.name).config(
+            **self.model_dump(exclude={"vectors"}), vocabulary=vocabulary, labels=labels
+        )
+
+
+class NetworkConfig(NetworkShape):
+    """A shape with what it is built for."""
+
+    vocabulary: int = Field(ge=1, le=MOST, description="entries of the vocabulary; source and target share it")
+    labels: tuple[str, ...] = Field((), description="the names of the classes, for head 'labels'")
+    trained_length: int | None = Field(
+        None, ge=1, le=MOST, description="tokens of the longest text it was trained on at once, where that is known"
+    )
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens it reads well at once: as many as in training, and no more than have a position."""
+        return min((known for known in (self.trained_length, self.position_limit) if known is not None), default=None)
+
+    def build(self) -> "Network":
+        """The network of this config, its weights drawn."""
+        return registered(self.name).network(self)
+
+
+class Network(nn.Module, ABC):
+    """A model as everything else sees it. One that does not decode leaves out `start` and `extend`.
+
+    Laws: padding and neighbours change nothing; where it decodes, no token sees a later one, and `start` with steps
+    gives what `forward` does (`inspection/laws.py` has them all).
+    """
+
+    config: NetworkConfig
+    embedding: TokenEmbedding
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its weights."""
+        return next(self.parameters()).dtype
+
+    def forward(self, inputs: Inputs) -> Float[Tensor, "batch *places out"]:
+        """What the head makes of the vectors: of a token that is read by a decoder, the logits of the next one."""
+        return self.logits(self.hidden(inputs))
+
+    @abstractmethod
+    def hidden(self, inputs: Inputs) -> Hidden:
+        """The last vectors, one for each token."""
+
+    @abstractmethod
+    def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:
+        """From the last vectors to what the head gives."""
+
+    def start(self, inputs: Inputs) -> Any:
+        """Consume the source and all of the prompt but its last token, which the first `step` gets."""
+        raise InputError(f"a {self.config.name} network does not decode", f"use {self.config.kinds} to generate text")
+
+    def step(self, ids: RowIds, state: Any) -> tuple[RowLogits, Any]:
+        """One token further in every row."""
+        logits, state = self.extend(ids[:, None], state)
+        return logits[:, -1], state
+
+    def extend(self, ids: Int[Tensor, "rows tokens"], state: Any) -> tuple[Float[Tensor, "rows tokens vocab"], Any]:
+        """Several tokens further at once, with the logits after each."""
+        raise InputError(f"a {self.config.name} network does not decode", f"use {self.config.kinds} to generate text")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A network that is known by name."""
+
+    shape: type[NetworkShape]
+    config: type[NetworkConfig]
+    network: Callable[[Any], Network]
+
+
+NETWORKS: dict[str, Registered] = {}
+"""Every network by the name that recipes and folders call it."""
+
+
+def register_network(
+    shape: type[NetworkShape], network: Callable[[Any], Network], config: type[NetworkConfig] | None = None
+) -> None:
+    """Make a network known by the default of its shape's `name`: `network` builds one from its config.
+
+    The config is the shape with a vocabulary, classes and a trained length; it is derived where none is given. A saved
+    model names its network and does not hold its code: register it again before loading one.
+    """
+    name = shape.model_fields["name"].default
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ConfigError(
+            f"{shape.__name__} has no name a recipe could say", 'give it one: name: Literal["mine"] = "mine"'
+        )
+    if name in NETWORKS:
+        raise ConfigError(f"network {name!r} is there already", "choose another name")
+    if config is None:
+        derived = create_model(shape.__name__.removesuffix("Shape") + "Config", __base__=(shape, NetworkConfig))
+        config = cast(type[NetworkConfig], derived)
+    NETWORKS[name] = Registered(shape, config, network)
+
+
+def registered(name: str) -> Registered:
+    """The network of this name; an unknown one is refused with the nearest known."""
+    if name not in NETWORKS:
+        raise ConfigError(f"network {name!r} is unknown", choose(name, NETWORKS))
+    return NETWORKS[name]
+
+
+def read_shape(values: Mapping[str, Any]) -> NetworkShape:
+    """The shape that a recipe's [model] describes; a Transformer's where no name is given."""
+    return registered(str(values.get("name", "transformer"))).shape.model_validate(dict(values))
