@@ -263,6 +263,6 @@ def test_film_reviews_are_told_apart_better_than_by_the_most_frequent_label(tmp_
     with gzip.open(SST / "stsa.binary.test.gz", "rt", encoding="utf-8") as lines:
         labels = [line[0] for line in lines]
     frequent = max(labels.count(label) for label in set(labels)) / len(labels)
-    examples = model.task.read([SST / "stsa.binary.test.gz"], model.recipe)
+    examples = model.task.read([SST / "stsa.binary.test.gz"], model.data)
     assert len(examples) == len(labels) == 1821
     assert model.evaluate(examples)["accuracy"] > frequent + 0.15
