@@ -20,8 +20,6 @@ from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
 from regard.interop.huggingface import fitting_family
 from regard.interop.writing import write_folder
-from regard.models.config import TransformerConfig
-from regard.models.transformer import Transformer
 from regard.tasks.recipe import read_recipe
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -284,9 +282,8 @@ def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
 
 @pytest.mark.parametrize("recipe", ["dates", "multi30k-en-de"])
 def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
-    shape = read_recipe(recipe).model.shape
     with torch.device("meta"):
-        model = Transformer(TransformerConfig(**shape, vocabulary=53))
+        model = read_recipe(recipe).model.built_for(53).build()
     with pytest.raises(ConfigError) as refused:
         fitting_family(model)
     assert "positions" in str(refused.value)

@@ -15,7 +15,7 @@ from regard.data.splits import TextDocument, hold_out_documents
 from regard.decoding.strategies import Sample
 from regard.errors import ConfigError, FileError, InputError, LengthWarning
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import TASKS, Measuring, held_out
+from regard.tasks.task import TASKS, Measuring, held_out, task_of
 from regard.tasks.task_table import TASK_TABLES
 
 LINES = "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n\n"
@@ -101,7 +101,7 @@ def test_a_text_longer_than_the_window_goes_on_from_its_last_half(model, folder)
     assert json.loads((folder / "run" / "config.json").read_text())["trained_length"] == WINDOW
     with pytest.warns(LengthWarning, match="a text of 41 tokens is longer than the 13 .* it goes on from the last 6"):
         long = model.run(TEXT[:40], max_new_tokens=3)
-    bare = replace(model, recipe=recipe(Path("."), task={"begin": "none"}))
+    bare = replace(model, task=task_of(recipe(Path("."), task={"begin": "none"}).task))
     assert long == bare.run(TEXT[34:40], max_new_tokens=3)
 
 
@@ -129,7 +129,7 @@ def test_the_answer_is_the_continuation_alone_and_the_most_likely_one(model):
 
 
 def test_without_a_mark_texts_begin_bare(model):
-    bare = replace(model, recipe=recipe(Path("."), task={"begin": "none"}))
+    bare = replace(model, task=task_of(recipe(Path("."), task={"begin": "none"}).task))
     assert bare.writer.prompt(bare, ["To"]).tokens.ids.tolist() == [model.tokenizer.encode("To")]
     marked = model.writer.prompt(model, ["To"]).tokens.ids.tolist()
     assert marked == [[model.tokenizer.bos_id, *model.tokenizer.encode("To")]]
@@ -170,9 +170,12 @@ def test_a_share_divides_one_text_by_characters_and_several_by_their_number():
     [
         (
             {"model": {"architecture": "encoder_decoder"}},
-            "'encoder_decoder' cannot do task 'language_modelling'; use 'decoder'",
+            "cannot do task 'language_modelling': it reads a source, .* use model.architecture=decoder",
         ),
-        ({"model": {"head": "none"}}, "head 'none' cannot do task 'language_modelling'; use 'tokens'"),
+        (
+            {"model": {"head": "none"}},
+            "cannot do task 'language_modelling': it writes no text; use model.architecture=decoder",
+        ),
         (
             {"model": {"positions": "learnt", "max_positions": 7}},
             "a window of 13 tokens reaches further than the 7 positions",
@@ -199,7 +202,7 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(folder, tmp_pa
     [
         (
             {"task": {"bleu": "none"}},
-            r"\[task\] bleu has no effect on task 'language_modelling'; leave it out; it is for transl",
+            r"\[task\] key 'bleu' has no effect on 'language_modelling'; leave it out; it is for transl",
         ),
         ({"data": {"batches": "packed"}}, r"\[data\] batches has no effect on task 'language_modelling'"),
         ({"task": {"name": "translation"}}, r"\[data\] window has no effect on task 'translation'"),

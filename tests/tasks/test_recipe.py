@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -89,7 +90,8 @@ def test_a_shipped_recipe_reads_and_its_data_exist(name, tmp_path):
     recipe = read_recipe(name, with_data(name, tmp_path / "data"))
     task = task_of(recipe.task)
     task.check_shape(recipe.model)
-    task.check(SimpleNamespace(data=recipe.data, tokenizer=None), questions(recipe)[0])
+    asked = SimpleNamespace(module=None, tokenizer=None, task=task, decoding=recipe.decoding, data=recipe.data)
+    task.check(asked, questions(recipe)[0])
     assert shipped()[name].endswith(".")
 
 
@@ -239,8 +241,8 @@ def test_a_change_of_another_form_is_refused_with_an_example(change):
         ("training.step=3", "key 'step' is unknown; did you mean 'steps'"),
         ("decoding.beam=3", "key 'beam' is unknown; did you mean 'beams'"),
         ("training.steps.more=3", "goes inside 'steps', which is not a table"),
-        ("model=bahdanau", "name = 'bahdanau' cannot be used"),
-        ("task=translaton", "name = 'translaton' cannot be used"),
+        ("model=bahdanaw", "[model] network 'bahdanaw' is unknown"),
+        ("task=translaton", "[task] task 'translaton' is unknown; did you mean 'translation'?"),
         ("model=5", "5 is one value where a table is wanted"),
         ("training.steps=many", "steps = 'many' cannot be used"),
         ("training.betas=[0.9, 1.5]", "1.5 cannot be used"),

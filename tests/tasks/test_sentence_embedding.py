@@ -61,5 +61,5 @@ def test_what_it_is_not_for_is_refused_in_one_sentence():
         held.evaluate([])
     with pytest.raises(ConfigError, match="no objective and no figure"):
         held.evaluate(["x"])
-    with pytest.raises(ConfigError, match=r"\[task\] pooling has no effect on task 'language_modelling'"):
+    with pytest.raises(ConfigError, match=r"\[task\] key 'pooling' has no effect on 'language_modelling'"):
         Recipe.model_validate({"task": {"name": "language_modelling", "pooling": "first"}})

@@ -64,7 +64,7 @@ def read_purpose(folder: Path) -> tuple[Recipe | None, TaskTable, str]:
     """What a folder's model was trained by, if it was trained here; what it is for; the kind of its tokenizer."""
     path = folder / "recipe.toml"
     tables = _tables(path)
-    if "training" in tables:
+    if tables.keys() - {"task", "tokenizer"}:
         recipe = read_recipe(str(path))
         return recipe, recipe.task, recipe.tokenizer.kind
     try:

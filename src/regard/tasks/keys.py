@@ -58,7 +58,7 @@ def _keys(table: str, model: type[Config]) -> Iterator[Key]:
 
 
 def _default(field: FieldInfo) -> Any:
-    value = field.get_default(call_default_factory=True)
+    value = None if field.is_required() else field.get_default(call_default_factory=True)
     return list(value) if isinstance(value, tuple) else value
 
 
