@@ -164,9 +164,7 @@ def check_shapes(call: Call) -> None:
         )
 
 
-def check_scores(
-    query: Query, key: Key, similarity: Similarity, mask: Mask | None, bias: Bias | Tensor | None
-) -> None:
+def check_scores(query: Query, key: Key, similarity: Similarity, mask: Mask | None, bias: Bias | Tensor | None) -> None:
     """Refuse queries and keys that cannot be compared, and a mask or a bias made for others."""
     (batch, heads, queries, width), (key_batch, kv_heads, keys, key_width) = query.shape, key.shape
     if batch != key_batch:
