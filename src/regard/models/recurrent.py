@@ -16,6 +16,7 @@ width of the embeddings, whose table, or one of its own, makes logits of them.
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -123,10 +124,10 @@ class RecurrentNetwork(Network):
         return self.advance(prompt.ids, state, prompt)[1] if prompt.ids.shape[1] else state
 
     def extend(
-        self, ids: Int[Tensor, "rows tokens"], state: RecurrentState
+        self, ids: Int[Tensor, "rows tokens"], state: Any
     ) -> tuple[Float[Tensor, "rows tokens vocab"], RecurrentState]:
         """Several tokens further at once, with the logits after each."""
-        given = getattr(state, "config", None)
+        given = state.config if isinstance(state, RecurrentState) else None
         if given is not self.config and given != self.config:
             raise InputError(
                 f"a {self.config.name} network cannot go on from the state of another",
