@@ -98,7 +98,7 @@ class RecurrentNetwork(Network):
         self.first = Linear(end_width, STATES[config.cell] * config.layers * config.width)
         self.readout = Linear(readout_width, config.token_width)
         self.output = None if config.tie_embeddings else Linear(config.token_width, config.vocabulary, bias=False)
-        self.register_load_state_dict_post_hook(_align)
+        self.register_load_state_dict_post_hook(_align)  # type: ignore[no-untyped-call]
 
     def hidden(self, inputs: Inputs) -> Hidden:
         """What the output reads, for every token of the target."""
