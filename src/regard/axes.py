@@ -4,7 +4,8 @@
     rows         sequences being decoded: batch × beams, fewer as they finish
     tokens       positions of one sequence; `queries` and `keys` where two sequences meet
     heads        attention heads; `kv_heads` where several query heads share one key/value head
-    width        a token's vector; `head_width` one head's part of it; `value_width` a value's, if it differs
+    width        a token's vector; `head_width` one head's part of it; `key_width` and `value_width` a key's and a
+                 value's, if they differ; `compared` that of queries and keys once a similarity has mapped them
     vocab        entries of the vocabulary
 
 Attention tensors are `[batch, heads, tokens, head_width]`, ids `[batch, tokens]`, logits `[batch, tokens, vocab]`.
@@ -19,8 +20,10 @@ Hidden = Float[Tensor, "batch tokens width"]
 Logits = Float[Tensor, "batch tokens vocab"]
 
 Query = Float[Tensor, "batch heads queries head_width"]
-Key = Float[Tensor, "batch kv_heads keys head_width"]
+Key = Float[Tensor, "batch kv_heads keys key_width"]
 Value = Float[Tensor, "batch kv_heads keys value_width"]
+ComparedQuery = Float[Tensor, "batch heads queries compared"]
+ComparedKey = Float[Tensor, "batch kv_heads keys compared"]
 Scores = Float[Tensor, "batch heads queries keys"]
 Weights = Float[Tensor, "batch heads queries keys"]
 Attended = Float[Tensor, "batch heads queries value_width"]

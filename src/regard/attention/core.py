@@ -45,14 +45,15 @@ def weights(
     """
     mask = None if mask is None else as_mask(mask)
     check_tensors({"queries": query, "keys": key})
-    check_scores(query, key, mask, bias)
+    found = resolve(similarity, query.shape[-1])
+    check_scores(query, key, found, mask, bias)
     shape = (*query.shape[:3], key.shape[2])
     if rows is not None:
         rows = torch.where(rows < 0, rows + shape[2], rows)
         query = query[:, :, rows]
         if isinstance(bias, Tensor) and bias.dim() > 1 and bias.shape[-2] > 1:
             bias = bias[..., rows, :]
-    scores = share_heads(query, key, resolve(similarity, query.shape[-1]).scores)
+    scores = share_heads(query, key, found.scores)
     if bias is not None:
         scores = scores + bias_values(bias, Grid.of(shape, query.device, rows), scores.dtype)
     if mask is not None:
@@ -152,7 +153,7 @@ def checked(
 
 def check_shapes(call: Call) -> None:
     """Refuse queries, keys, values and a dropout that do not belong together."""
-    check_scores(call.query, call.key, call.mask, call.bias)
+    check_scores(call.query, call.key, call.similarity, call.mask, call.bias)
     check_numbers(call.query)
     if not 0 <= call.dropout < 1:
         raise InputError(f"dropout {call.dropout} is not a probability below 1", "use one in [0, 1)")
@@ -163,16 +164,19 @@ def check_shapes(call: Call) -> None:
         )
 
 
-def check_scores(query: Query, key: Key, mask: Mask | None, bias: Bias | Tensor | None) -> None:
+def check_scores(query: Query, key: Key, similarity: Similarity, mask: Mask | None, bias: Bias | Tensor | None) -> None:
     """Refuse queries and keys that cannot be compared, and a mask or a bias made for others."""
     (batch, heads, queries, width), (key_batch, kv_heads, keys, key_width) = query.shape, key.shape
     if batch != key_batch:
         raise InputError(
             f"queries of {batch} sequences cannot meet keys of {key_batch}", "give every sequence keys of its own"
         )
-    if width != key_width:
+    if (width, key_width) != (similarity.widths or (width, width)):
         raise InputError(
-            f"queries of width {width} cannot be compared with keys of width {key_width}", "make them equal"
+            f"queries of width {width} cannot be compared with keys of width {key_width}",
+            "make them equal"
+            if similarity.widths is None
+            else "this {} was made for {} and {}".format(type(similarity).__name__, *similarity.widths),
         )
     if heads % kv_heads:
         raise InputError(

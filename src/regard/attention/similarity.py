@@ -6,6 +6,10 @@
     general      qᵀ W k                      Luong et al. 2015, §3.1
     additive     vᵀ tanh(W q + U k)          Bahdanau et al. 2014, §A.1.2
 
+General and additive map what they compare, so their queries and keys may be of different widths. `split` parts any
+similarity into what maps the keys, computed once for a memory that many queries come to, and what compares queries
+with mapped keys; `split_similarity` does so by name, between any two widths.
+
 Adding one is one class and one line in SIMILARITIES; the laws, every model and every kernel then know it. One of your
 own goes as an object into `attend` and `MultiHeadAttention`, or by `register_similarity` into recipes. What owns
 parameters owns one set for all heads: the heads already differ by their projections.
@@ -14,37 +18,51 @@ parameters owns one set for all heads: the heads already differ by their project
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.axes import Key, Query, Scores
+from regard.axes import ComparedKey, ComparedQuery, Key, Query, Scores
 from regard.errors import ConfigError, choose
+from regard.layers.linear import Linear
 
 
 class Similarity(nn.Module, ABC):
     """Scores of every query against every key.
 
     Laws: the score of (query, key) depends on that pair alone; where `as_dot` returns something, its scaled dot
-    product equals `scores`, which is what lets the fused kernels run it.
+    product equals `scores`, which is what lets the fused kernels run it; `split` changes no score.
     """
+
+    maps_keys: ClassVar[bool] = False
+    """Whether it maps keys itself, and is made by `(head_width, key_width)` where these differ."""
+
+    @property
+    def widths(self) -> tuple[int, int] | None:
+        """Of the queries and the keys it is made for; None where any will do that are equal."""
+        return None
 
     @abstractmethod
     def scores(self, query: Query, key: Key) -> Scores:
         """[batch, heads, queries, keys]."""
 
-    def as_dot(self, query: Query, key: Key) -> tuple[Query, Key, float] | None:
+    def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float] | None:
         """(query', key', scale) with `scores = scale · query' · key'ᵀ`, or None where no inner product says it."""
         return None
+
+    def split(self) -> "tuple[nn.Module, Similarity]":
+        """A map of keys that needs no query, and the similarity of queries with mapped keys; they share the weights."""
+        return nn.Identity(), self
 
 
 class InnerProduct(Similarity):
     """A similarity that is a scaled dot product of transformed queries and keys."""
 
     @abstractmethod
-    def as_dot(self, query: Query, key: Key) -> tuple[Query, Key, float]:
+    def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float]:
         """(query', key', scale)."""
 
     def scores(self, query: Query, key: Key) -> Scores:
@@ -56,7 +74,7 @@ class InnerProduct(Similarity):
 class Dot(InnerProduct):
     """`q · k`; its variance grows with the head width."""
 
-    def as_dot(self, query: Query, key: Key) -> tuple[Query, Key, float]:
+    def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float]:
         """As they are."""
         return query, key, 1.0
 
@@ -64,7 +82,7 @@ class Dot(InnerProduct):
 class ScaledDot(InnerProduct):
     """`q · k / √d_k`; unit variance for unit-variance coordinates."""
 
-    def as_dot(self, query: Query, key: Key) -> tuple[Query, Key, float]:
+    def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float]:
         """As they are, divided by √d_k."""
         return query, key, query.shape[-1] ** -0.5
 
@@ -72,38 +90,94 @@ class ScaledDot(InnerProduct):
 class Cosine(InnerProduct):
     """The cosine of the angle between query and key, in [−1, 1]."""
 
-    def as_dot(self, query: Query, key: Key) -> tuple[Query, Key, float]:
+    def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float]:
         """Both brought to length 1."""
         return F.normalize(query, dim=-1), F.normalize(key, dim=-1), 1.0
 
 
 class General(InnerProduct):
-    """`qᵀ W k` with a learnt matrix that starts as the identity ÷ √d_k, where it equals scaled dot."""
+    """`qᵀ W k` with a learnt matrix that starts as the identity ÷ √d_k, where it equals scaled dot.
 
-    def __init__(self, head_width: int) -> None:
+    Between different widths it starts as a part of a rotation instead, ÷ √d_k as well.
+    """
+
+    maps_keys = True
+
+    def __init__(self, head_width: int, key_width: int | None = None) -> None:
         super().__init__()
-        self.matrix = nn.Parameter(torch.eye(head_width) * head_width**-0.5)
+        matrix = torch.eye(head_width) if key_width in (None, head_width) else rotation(head_width, key_width)
+        self.matrix = nn.Parameter(matrix * head_width**-0.5)
 
-    def as_dot(self, query: Query, key: Key) -> tuple[Query, Key, float]:
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of the matrix."""
+        head_width, key_width = self.matrix.shape
+        return head_width, key_width
+
+    def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float]:
         """The query passed through W."""
         return query @ self.matrix, key, 1.0
+
+    def split(self) -> tuple[nn.Module, Similarity]:
+        """`q · (W k)`: the keys passed through W, and a dot product."""
+        head_width, key_width = self.widths
+        of_key = Linear(key_width, head_width, bias=False)
+        of_key.weight = self.matrix
+        return of_key, Dot()
 
 
 class Additive(Similarity):
     """`vᵀ tanh(W q + U k)`: a small network per pair. No inner product says it, so the reference kernel runs it."""
 
-    def __init__(self, head_width: int) -> None:
+    maps_keys = True
+
+    def __init__(self, head_width: int, key_width: int | None = None) -> None:
         super().__init__()
-        self.of_query = nn.Linear(head_width, head_width, bias=False)
-        self.of_key = nn.Linear(head_width, head_width, bias=False)
+        self.of_query = Linear(head_width, head_width, bias=False)
+        self.of_key = Linear(head_width if key_width is None else key_width, head_width, bias=False)
         self.direction = nn.Parameter(torch.empty(head_width).uniform_(-1, 1))
 
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of W and U."""
+        return self.of_query.in_features, self.of_key.in_features
+
     def scores(self, query: Query, key: Key) -> Scores:
-        """[batch, heads, queries, keys], by way of [batch, heads, queries, keys, head_width]."""
-        hidden: Float[Tensor, "batch heads queries keys head_width"] = torch.tanh(
-            self.of_query(query).unsqueeze(-2) + self.of_key(key).unsqueeze(-3)
-        )
-        return hidden @ self.direction.to(hidden.dtype)
+        """Of keys passed through U."""
+        return _additive(self.of_query(query), self.of_key(key), self.direction)
+
+    def split(self) -> "tuple[nn.Module, AdditiveOfMapped]":
+        """U, and the rest."""
+        return self.of_key, AdditiveOfMapped(self.of_query, self.direction)
+
+
+class AdditiveOfMapped(Similarity):
+    """`vᵀ tanh(W q + u)` of keys u that have been passed through U."""
+
+    def __init__(self, of_query: Linear, direction: nn.Parameter) -> None:
+        super().__init__()
+        self.of_query = of_query
+        self.direction = direction
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of W: what goes in, and what comes out."""
+        return self.of_query.in_features, self.of_query.out_features
+
+    def scores(self, query: Query, key: Key) -> Scores:
+        """Of keys as they come."""
+        return _additive(self.of_query(query), key, self.direction)
+
+
+def _additive(query: ComparedQuery, key: ComparedKey, direction: Float[Tensor, "compared"]) -> Scores:
+    """`vᵀ tanh(q + u)` of mapped queries and keys, by way of [batch, heads, queries, keys, compared]."""
+    hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
+    return hidden @ direction.to(hidden.dtype)
+
+
+def rotation(out: int, inputs: int) -> Float[Tensor, "out inputs"]:
+    """A random matrix with orthogonal rows or columns: it keeps lengths as far as there is room for them."""
+    return nn.init.orthogonal_(torch.empty(out, inputs))
 
 
 SIMILARITIES: dict[str, Callable[[int], Similarity]] = {
@@ -143,6 +217,23 @@ def similarity_module(name: str, head_width: int) -> Similarity:
     """A fresh similarity by name, for heads of this width."""
     check_similarity(name)
     return require_similarity(SIMILARITIES[name](head_width))
+
+
+def split_similarity(name: str, head_width: int, key_width: int) -> tuple[nn.Module, Similarity]:
+    """What maps the keys of a memory once, and what then compares queries of `head_width` with them.
+
+    Where the widths differ, a similarity that does not map keys itself gets them through a learnt matrix.
+    """
+    if head_width == key_width:
+        return similarity_module(name, head_width).split()
+    check_similarity(name)
+    factory = SIMILARITIES[name]
+    if isinstance(factory, type) and issubclass(factory, Similarity) and factory.maps_keys:
+        return factory(head_width, key_width).split()
+    to_query = Linear(key_width, head_width, bias=False)
+    to_query.weight = nn.Parameter(rotation(head_width, key_width))
+    of_key, mapped = similarity_module(name, head_width).split()
+    return (to_query if isinstance(of_key, nn.Identity) else nn.Sequential(to_query, of_key)), mapped
 
 
 def require_similarity(given: object) -> Similarity:

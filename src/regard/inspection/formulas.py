@@ -13,13 +13,18 @@ from torch import Tensor
 from regard.attention.bias import Bias
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Grid, Mask
-from regard.attention.similarity import Additive, Cosine, Dot, General, ScaledDot, Similarity
+from regard.attention.similarity import Additive, AdditiveOfMapped, Cosine, Dot, General, ScaledDot, Similarity
 
 
 def _additive(similarity: Additive, query: Tensor, key: Tensor) -> Tensor:
     of_query = torch.einsum("qd,ed->qe", query, similarity.of_query.weight.double())
     of_key = torch.einsum("kd,ed->ke", key, similarity.of_key.weight.double())
     return torch.einsum("qke,e->qk", (of_query[:, None] + of_key[None]).tanh(), similarity.direction.double())
+
+
+def _additive_of_mapped(similarity: AdditiveOfMapped, query: Tensor, key: Tensor) -> Tensor:
+    of_query = torch.einsum("qd,ed->qe", query, similarity.of_query.weight.double())
+    return torch.einsum("qke,e->qk", (of_query[:, None] + key[None]).tanh(), similarity.direction.double())
 
 
 FORMULAS: dict[type[Similarity], Callable[..., Tensor]] = {
@@ -30,6 +35,7 @@ FORMULAS: dict[type[Similarity], Callable[..., Tensor]] = {
     ),
     General: lambda similarity, query, key: torch.einsum("qd,de,ke->qk", query, similarity.matrix.double(), key),
     Additive: _additive,
+    AdditiveOfMapped: _additive_of_mapped,
 }
 """A new similarity adds its formula here; the law `meaning` refuses to pass without one."""
 

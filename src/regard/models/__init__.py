@@ -1,5 +1,5 @@
 """From ids to logits: networks, described by a config and kept in a folder. Importing this fills `NETWORKS`."""
 
-from regard.models import transformer
+from regard.models import recurrent, transformer
 
-__all__ = ["transformer"]
+__all__ = ["recurrent", "transformer"]

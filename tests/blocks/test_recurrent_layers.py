@@ -1,0 +1,112 @@
+"""Recurrent layers over padded texts equal PyTorch's, one unpadded text at a time; steps equal whole texts."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.blocks.recurrent import CELLS, LAYERS, STATES, ContextCells, RecurrentStack, init_recurrent
+from regard.data.batching import Padded
+
+CELL_KINDS = tuple(LAYERS)
+every_cell = pytest.mark.parametrize("cell", CELL_KINDS)
+LENGTHS = (5, 2, 7, 1)
+
+
+def ids(lengths: tuple[int, ...], side: str) -> Padded:
+    return Padded.of([[1] * length for length in lengths], side=side)
+
+
+def torch_layers(stack: RecurrentStack, cell: str, inputs: int, width: int, bidirectional: bool) -> nn.Module:
+    """PyTorch's own stack with the same weights."""
+    layers = len(stack.layers)
+    theirs = LAYERS[cell](inputs, width, layers, batch_first=True, bidirectional=bidirectional).double()
+    with torch.no_grad():
+        for index, layer in enumerate(stack.layers):
+            for name, weight in layer.named_parameters():
+                theirs.get_parameter(name.replace("_l0", f"_l{index}")).copy_(weight)
+    return theirs
+
+
+@every_cell
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_padded_batch_equals_pytorchs_layers_text_by_text_with_gradients(cell, bidirectional, side):
+    torch.manual_seed(0)
+    stack = RecurrentStack(cell, 3, 5, 2, 0.0, bidirectional=bidirectional).double()
+    theirs = torch_layers(stack, cell, 3, 5, bidirectional)
+    padded = ids(LENGTHS, side)
+    inputs = torch.randn(4, 7, 3, dtype=torch.float64, requires_grad=True)
+    out, states = stack(inputs, padded=padded)
+    assert len(states) == STATES[cell]
+    alone = [inputs[row][real][None] for row, real in enumerate(padded.real)]
+    found = [theirs(text) for text in alone]
+    for row, real in enumerate(padded.real):
+        torch.testing.assert_close(out[row][real], found[row][0][0])
+        assert not out[row][~real].any()
+        last = found[row][1] if isinstance(found[row][1], tuple) else (found[row][1],)
+        for ours, other in zip(states, last, strict=True):
+            torch.testing.assert_close(ours[:, row], other[:, 0])
+    direction = torch.randn(out.shape, dtype=torch.float64)
+    (mine,) = torch.autograd.grad((out * direction).sum(), inputs, retain_graph=True)
+    wanted = sum((found[row][0][0] * direction[row][real]).sum() for row, real in enumerate(padded.real))
+    torch.testing.assert_close(mine, torch.autograd.grad(wanted, inputs)[0])
+
+
+@every_cell
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_text_of_no_tokens_leaves_its_state_and_the_others_go_on_from_theirs(cell, side):
+    torch.manual_seed(0)
+    stack = RecurrentStack(cell, 3, 5, 2, 0.0).double()
+    before = tuple(torch.randn(2, 3, 5, dtype=torch.float64) for _ in range(STATES[cell]))
+    padded, inputs = ids((2, 0, 3), side), torch.randn(3, 3, 3, dtype=torch.float64)
+    _, after = stack(inputs, before, padded)
+    for row, real in enumerate(padded.real):
+        start = tuple(one[:, row : row + 1].contiguous() for one in before)
+        expected = stack(inputs[row][real][None], start)[1] if real.any() else start
+        for ours, other in zip(after, expected, strict=True):
+            torch.testing.assert_close(ours[:, row], other[:, 0])
+
+
+@every_cell
+def test_steps_of_cells_with_a_context_equal_pytorchs_cells(cell):
+    torch.manual_seed(0)
+    cells = ContextCells(cell, 3, 7, 5, 2, 0.0).double()
+    theirs = [CELLS[cell](10, 5).double(), CELLS[cell](5, 5).double()]
+    for mine, other in zip(cells.cells, theirs, strict=True):
+        other.load_state_dict(mine.state_dict())
+    embedded, context = torch.randn(2, 4, 3, dtype=torch.float64), torch.randn(2, 7, dtype=torch.float64)
+    state = tuple(torch.randn(2, 2, 5, dtype=torch.float64) for _ in range(STATES[cell]))
+    after = cells(cells.read(embedded)[:, 1], context, state)
+    below: Tensor = torch.cat((embedded[:, 1], context), dim=-1)
+    for layer, one in enumerate(theirs):
+        own = tuple(part[layer] for part in state)
+        found = one(below, own if cell == "lstm" else own[0])
+        found = found if cell == "lstm" else (found,)
+        for ours, other in zip(after, found, strict=True):
+            torch.testing.assert_close(ours[layer], other)
+        below = found[0]
+
+
+@every_cell
+def test_dropout_stands_between_layers_and_only_while_training(cell):
+    torch.manual_seed(0)
+    stack, inputs = RecurrentStack(cell, 3, 5, 2, 0.5), torch.randn(2, 7, 3)
+    lower = stack.layers[0](inputs)[0]
+    first, second = stack(inputs)[1][0], stack(inputs)[1][0]
+    torch.testing.assert_close(first[0], lower[:, -1])  # of the layer below, nothing is dropped
+    assert not torch.equal(first[1], second[1])
+    stack.eval()
+    assert torch.equal(stack(inputs)[0], stack(inputs)[0])
+
+
+@every_cell
+def test_recurrent_matrices_begin_orthogonal_and_an_lstm_by_remembering(cell):
+    stack = RecurrentStack(cell, 3, 5, 2, 0.0, bidirectional=True)
+    init_recurrent(stack)
+    for name, parameter in stack.named_parameters():
+        for gate in parameter.data.split(5):
+            if "weight_hh" in name:
+                torch.testing.assert_close(gate @ gate.T, torch.eye(5))
+    layer = stack.layers[1]
+    biases = (layer.bias_ih_l0 + layer.bias_hh_l0).detach().split(5)
+    assert [float(gate.unique()) for gate in biases] == ([0, 1, 0, 0] if cell == "lstm" else [0] * len(biases))
