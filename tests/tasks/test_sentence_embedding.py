@@ -9,7 +9,7 @@ from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
 from regard.tasks.decoding_table import DecodingTable
 from regard.tasks.recipe import Recipe
-from regard.tasks.sentence_embedding import Vectors, VectorsTable
+from regard.tasks.sentence_embedding import SentenceEmbedding, SentenceEmbeddingTable
 from regard.text.wordpiece import WordPieceTokenizer
 
 TEXTS = ["the rose by the river bank", "low lower", "a bank of monitors and a lower bank"]
@@ -20,7 +20,7 @@ def model(pooling: str) -> regard.Model:
     tokenizer = WordPieceTokenizer.train(TEXTS * 3, 80)
     shape = {"architecture": "encoder", "head": "none", "width": 12, "heads": 2, "layers": 2}
     module = regard.Transformer(regard.TransformerConfig(vocabulary=tokenizer.size, **shape)).eval()
-    return regard.Model(module, tokenizer, Vectors(VectorsTable(pooling=pooling)), DecodingTable())
+    return regard.Model(module, tokenizer, SentenceEmbedding(SentenceEmbeddingTable(pooling=pooling)), DecodingTable())
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])

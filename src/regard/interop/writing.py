@@ -13,8 +13,8 @@ from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.sentences import write_sentences
 from regard.models.config import transformer_config
 from regard.models.network import Network
-from regard.tasks.language_modelling import LanguageTable
-from regard.tasks.sentence_embedding import VectorsTable
+from regard.tasks.language_modelling import LanguageModellingTable
+from regard.tasks.sentence_embedding import SentenceEmbeddingTable
 from regard.tasks.task import Loaded
 from regard.tasks.task_table import TaskTable
 from regard.text.kept_settings import write_kept_settings
@@ -48,7 +48,7 @@ def write_folder(folder: Path, model: Loaded) -> str:
         write_kept_settings(folder, tokenizer.settings)
     if module.config.outputs == "tokens":
         write_json(folder / GENERATION, to_generation_config(model.decoding, ids))
-    if isinstance(task, VectorsTable):
+    if isinstance(task, SentenceEmbeddingTable):
         write_sentences(folder, transformer_config(module.config).width, task)
     return family.name
 
@@ -93,7 +93,7 @@ def _tokenizer_json(tokenizer: Tokenizer, task: TaskTable, *, reads_source: bool
         single = f"$A {end}"
     elif task.name == "translation":
         single = f"$A {begin}"
-    elif isinstance(task, LanguageTable) and task.begin == "bos":
+    elif isinstance(task, LanguageModellingTable) and task.begin == "bos":
         single = f"{begin} $A"
     if single != "$A":
         special_tokens = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]

@@ -37,7 +37,7 @@ WIDEST = 4096
 """Tokens of a window to measure in, where the model could read more and nobody asked for more."""
 
 
-class LanguageTable(TaskTable):
+class LanguageModellingTable(TaskTable):
     """A text in, its continuation out."""
 
     name: Literal["language_modelling"] = Field("language_modelling", description="the next token of running text")
@@ -51,11 +51,11 @@ class LanguageTable(TaskTable):
     writes = True
 
 
-class Language(OfDocuments, Generation[Splits[TextDocument]]):
+class LanguageModelling(OfDocuments, Generation[Splits[TextDocument]]):
     """A text in, its continuation out."""
 
-    Table = LanguageTable
-    options: LanguageTable
+    Table = LanguageModellingTable
+    options: LanguageModellingTable
     needs = Needs(decodes=True, source=False)
     continues = True
     example = TextDocument

@@ -36,7 +36,7 @@ class MaskedTable(TaskTable):
     data_keys = frozenset({"window"})
 
 
-class Masked(OfDocuments):
+class MaskedLanguageModelling(OfDocuments):
     """A text with hidden places in, what may stand there out."""
 
     Table = MaskedTable

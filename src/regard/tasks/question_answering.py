@@ -51,7 +51,7 @@ class Found:
     score: float
 
 
-class QuestionsTable(TaskTable):
+class QuestionAnsweringTable(TaskTable):
     """A question and a passage in, the part of the passage that answers it out."""
 
     name: Literal["question_answering"] = Field("question_answering", description="answers found in passages")
@@ -61,11 +61,11 @@ class QuestionsTable(TaskTable):
     data_keys = frozenset({"window", "seed"})
 
 
-class Questions(Task[Splits[Question]]):
+class QuestionAnswering(Task[Splits[Question]]):
     """A question and a passage in, the part of the passage that answers it out."""
 
-    Table = QuestionsTable
-    options: QuestionsTable
+    Table = QuestionAnsweringTable
+    options: QuestionAnsweringTable
     needs = Needs(decodes=False, outputs=("spans",))
     example = Question
 

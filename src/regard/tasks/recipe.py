@@ -78,8 +78,10 @@ class Recipe(Config):
                     f"[data] {key} has no effect on task {self.task.name!r}",
                     f"leave it out; it is for {', '.join(readers)}",
                 )
-        for key, instead in self.model.idle().items():
-            raise ConfigError(f"[model] {key} = {getattr(self.model, key)!r} has no effect", instead)
+        idle = self.task.idle(None if self.data is None else self.data.corpus)
+        for table, values, keys in (("task", self.task, idle), ("model", self.model, self.model.idle())):
+            for key, instead in keys.items():
+                raise ConfigError(f"[{table}] {key} = {getattr(values, key)!r} has no effect", instead)
         if not self.task.writes and self.decoding != DecodingTable():
             key = next(key for key in DecodingTable.model_fields if _given(self.decoding, key))
             raise ConfigError(

@@ -2,12 +2,16 @@
 
 from regard.tasks.classification import Classification
 from regard.tasks.denoising import Denoising
-from regard.tasks.language_modelling import Language
-from regard.tasks.masked import Masked
-from regard.tasks.question_answering import Questions
-from regard.tasks.sentence_embedding import Vectors
+from regard.tasks.language_modelling import LanguageModelling
+from regard.tasks.masked import MaskedLanguageModelling
+from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.sentence_embedding import SentenceEmbedding
 from regard.tasks.task import register_task
 from regard.tasks.translation import Translation
 
-for task in (Translation, Language, Masked, Denoising, Classification, Questions, Vectors):
+SHIPPED = (
+    *(Translation, LanguageModelling, MaskedLanguageModelling, Denoising),
+    *(Classification, QuestionAnswering, SentenceEmbedding),
+)
+for task in SHIPPED:
     register_task(task)

@@ -31,7 +31,7 @@ SHOWN = 8
 """Numbers of a vector that people are shown."""
 
 
-class VectorsTable(TaskTable):
+class SentenceEmbeddingTable(TaskTable):
     """A text in, its vector out."""
 
     name: Literal["sentence_embedding"] = Field("sentence_embedding", description="vectors of texts, of loaded models")
@@ -44,11 +44,11 @@ class VectorsTable(TaskTable):
     do_lower_case: bool = Field(False, description="a text is read in small letters")
 
 
-class Vectors(Task[Corpus]):
+class SentenceEmbedding(Task[Corpus]):
     """A text in, its vector out."""
 
-    Table = VectorsTable
-    options: VectorsTable
+    Table = SentenceEmbeddingTable
+    options: SentenceEmbeddingTable
     needs = Needs(decodes=False, outputs=("none",))
 
     @torch.no_grad()
@@ -86,7 +86,7 @@ class Vectors(Task[Corpus]):
         _refuse()
 
 
-def sentence_vectors(model: Loaded, options: VectorsTable, texts: Sequence[str]) -> Tensor:
+def sentence_vectors(model: Loaded, options: SentenceEmbeddingTable, texts: Sequence[str]) -> Tensor:
     """One vector for each text, as [task] says: its pooling, length 1 or not, and how much of a text is read."""
     token, task = model.tokenizer, options
     texts = [task.prefix + text for text in texts]

@@ -26,6 +26,11 @@ class TaskTable(Config):
     writes: ClassVar[bool] = False
     """Whether its answers are decoded: [decoding] means something."""
 
+    def idle(self, corpus: str | None) -> dict[str, str]:
+        """Keys that were given a value and change nothing, each with what to do instead; `corpus` is the built-in one,
+        where the data are that."""
+        return {}
+
 
 TASK_TABLES: dict[str, type[TaskTable]] = {}
 """By the name a recipe's [task] gives; the registry fills it."""
