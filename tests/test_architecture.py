@@ -230,6 +230,37 @@ def _is_large_negative(text: str) -> bool:
         return False
 
 
+KNOWS_NETWORKS = ("models", "blocks", "bench", FRONT)
+
+
+def networks_by_name(root: Path) -> list[str]:
+    """Outside models, blocks and bench nothing asks which network it has: neither by import nor by a string."""
+    found = []
+    for path, tree in sources(root):
+        if house(path) in KNOWS_NETWORKS:
+            continue
+        lines = [line for line, target in imports(root, path, tree) if target == Path("models/transformer.py")]
+        lines += [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Compare) and _asks_the_stack(node)]
+        found += [f"{path}:{line}: ask what the network can do (models/network.py), not which it is" for line in lines]
+    return found
+
+
+def _asks_the_stack(node: ast.Compare) -> bool:
+    parts = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]
+    named = any(isinstance(part, ast.Attribute) and part.attr == "architecture" for part in parts)
+    return named or {part.value for part in parts if isinstance(part, ast.Constant)} >= {"encoder_decoder"}
+
+
+def names_twice(root: Path) -> list[str]:
+    """No two public classes share a name; those of bench are its own."""
+    homes: dict[str, list[str]] = {}
+    for path, tree in sources(root):
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and house(path) != "bench":
+                homes.setdefault(node.name, []).append(str(path))
+    return [f"{' and '.join(paths)} both have {name}" for name, paths in homes.items() if len(paths) > 1]
+
+
 RULES: tuple[Callable[[Path], list[str]], ...] = (
     imports_against_the_order,
     imports_in_a_circle,
@@ -240,6 +271,8 @@ RULES: tuple[Callable[[Path], list[str]], ...] = (
     names_that_say_nothing,
     pickles,
     large_numbers_for_minus_infinity,
+    networks_by_name,
+    names_twice,
 )
 
 
@@ -402,6 +435,13 @@ BROKEN: list[tuple[Callable[[Path], list[str]], dict[str, str]]] = [
     (large_numbers_for_minus_infinity, {"attention/core.py": "x = -10**9"}),
     (large_numbers_for_minus_infinity, {"attention/core.py": "x = float('-1e9')"}),
     (large_numbers_for_minus_infinity, {"attention/core.py": "x = torch.finfo(scores.dtype).min"}),
+    (
+        networks_by_name,
+        {"models/transformer.py": "", "cli/app.py": "from regard.models.transformer import Transformer"},
+    ),
+    (networks_by_name, {"api.py": "x = config.architecture == 'encoder'"}),
+    (networks_by_name, {"api.py": "x = kind in ('decoder', 'encoder_decoder')"}),
+    (names_twice, {"api.py": "class Run: ...", "cli/app.py": "class Run: ..."}),
 ]
 
 

@@ -56,10 +56,17 @@ if TYPE_CHECKING:
         RegardError as RegardError,
     )
     from regard.models.config import TransformerConfig as TransformerConfig
+    from regard.models.network import (
+        Network as Network,
+        NetworkConfig as NetworkConfig,
+        NetworkShape as NetworkShape,
+        register_network as register_network,
+    )
     from regard.models.transformer import Transformer as Transformer
     from regard.tasks.recipe import Recipe as Recipe
     from regard.tasks.scoring import Score as Score
-    from regard.tasks.task import Task as Task
+    from regard.tasks.task import Task as Task, register_task as register_task
+    from regard.tasks.task_table import TaskTable as TaskTable
     from regard.text.tokenizer import Tokenizer as Tokenizer
     from regard.training.trainable import Loss as Loss, Trainable as Trainable
 
@@ -102,10 +109,12 @@ _HOMES = {
     "regard.decoding.strategies": ("Beam", "Greedy", "Sample"),
     "regard.errors": ("ConfigError", "FileError", "InputError", "RegardError"),
     "regard.models.config": ("TransformerConfig",),
+    "regard.models.network": ("Network", "NetworkConfig", "NetworkShape", "register_network"),
     "regard.models.transformer": ("Transformer",),
     "regard.tasks.recipe": ("Recipe",),
     "regard.tasks.scoring": ("Score",),
-    "regard.tasks.task": ("Task",),
+    "regard.tasks.task": ("Task", "register_task"),
+    "regard.tasks.task_table": ("TaskTable",),
     "regard.text.tokenizer": ("Tokenizer",),
     "regard.training.trainable": ("Loss", "Trainable"),
 }

@@ -4,7 +4,7 @@ An unknown key is refused with the nearest known one; a wrong value is refused w
 error is a ConfigError, one sentence and a remedy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -24,6 +24,14 @@ class Config(BaseModel):
             return read(data)
         except ValidationError as error:
             raise _sentence(cls, error) from None
+
+
+def refuse_foreign_keys(values: Mapping[str, Any], name: str, members: Mapping[str, type[BaseModel]]) -> None:
+    """Of a union's member `name`: raise ConfigError for a key that belongs to other members alone, naming them."""
+    for key in values:
+        owners = [other for other, member in members.items() if key in member.model_fields]
+        if owners and name not in owners:
+            raise ConfigError(f"key {key!r} has no effect on {name!r}", f"leave it out; it is for {', '.join(owners)}")
 
 
 def _sentence(cls: type[BaseModel], error: ValidationError) -> ConfigError:

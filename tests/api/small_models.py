@@ -3,7 +3,8 @@
 from typing import Any
 
 import regard
-from regard.tasks.recipe import DecodingTable, Recipe
+from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.task import TASKS
 from regard.text.characters import CharacterTokenizer
 from regard.text.tokenizer import Tokenizer
 
@@ -25,5 +26,5 @@ def small_model(task: str, **shape: Any) -> regard.Model:
         **{"width": 12, "heads": 3, "layers": 2, "feedforward_width": 7, **KINDS[task], **shape},
         vocabulary=tokenizer.size,
     )
-    recipe = Recipe.model_validate({"task": task, "tokenizer": {"kind": "characters"}})
-    return regard.Model(regard.Transformer(config).eval(), tokenizer, recipe, DecodingTable(max_new_tokens=5))
+    module = regard.Transformer(config).eval()
+    return regard.Model(module, tokenizer, TASKS[task](), DecodingTable(max_new_tokens=5))

@@ -191,7 +191,8 @@ RECIPES = {
     "option of another kind": Bad(train("data.options.seed=three"), "option 'seed' of corpus 'dates' is 'three'"),
     "tokenizer too small": Bad(train("tokenizer.size=100"), "a vocabulary of 100 cannot hold"),
     "an encoder to translate": Bad(
-        train("model.architecture=encoder"), "'encoder' cannot do task 'translation'; use 'encoder_decoder'"
+        train("model.architecture=encoder", "model.encoder_layers="),
+        "cannot do task 'translation': it writes no text; use model.architecture=encoder_decoder or decoder",
     ),
     "unknown device": Bad(train("training.device=abacus"), "device 'abacus' cannot be used here; use auto"),
     "a device without numbers": Bad(train("training.device=meta"), "device 'meta' cannot be used here"),

@@ -10,10 +10,11 @@ import pytest
 
 import regard
 from regard.tasks.keys import keys
-from regard.tasks.recipe import TABLES, read_recipe
+from regard.tasks.recipe import names_of, read_recipe, tables
 
 TINY = ["training.steps=2", "training.batch_tokens=256", "training.warmup=1", "training.compile=false"]
-TINY += ["model.width=12", "model.heads=2", "model.layers=1", "model.feedforward_width=7", "decoding.max_new_tokens=3"]
+TINY += ["model.width=12", "model.heads=2", "model.layers=1", "model.feedforward_width=7"]
+SHORT = "decoding.max_new_tokens=3"
 SIZE = "tokenizer.size=300"
 WORDS = [f"{first}{second}" for first in ("fine", "dull", "great", "poor", "odd") for second in ("", "ly", "ish", "er")]
 BOOK = "\n".join(f"It was so {word} that all of it was {word} again." for word in WORDS) + "\n"
@@ -50,16 +51,21 @@ def questions() -> str:
 @pytest.mark.parametrize(
     ("recipe", "files", "changes", "said"),
     [
-        ("translation", parallel, [], ["20 examples: 16 to train on, 4 held out (seed 0)"]),
+        ("translation", parallel, [SHORT], ["20 examples: 16 to train on, 4 held out (seed 0)"]),
         (
             "classify",
             lambda: (reviews(),),
             ["model.max_positions=64"],
             ["reviews.csv: column 'review' is the text, column 'sentiment' the label", "2 labels: good ("],
         ),
-        ("gpt", lambda: (write("book.txt", BOOK),), ["data.window=11"], ["characters: ", " held out"]),
+        ("gpt", lambda: (write("book.txt", BOOK),), ["data.window=11", SHORT], ["characters: ", " held out"]),
         ("masked", lambda: (write("book.txt.gz", gzip.compress(BOOK.encode())),), ["data.window=11"], [" held out"]),
-        ("denoising", lambda: (write("book.txt", BOOK),), ["data.window=11", "tokenizer.size=400"], [" held out"]),
+        (
+            "denoising",
+            lambda: (write("book.txt", BOOK),),
+            ["data.window=11", "tokenizer.size=400", SHORT],
+            [" held out"],
+        ),
         ("squad", lambda: (questions(),), ["data.window=23"], ["20 examples: 16 to train on, 4 held out (seed 0)"]),
     ],
 )
@@ -172,8 +178,8 @@ def test_show_prints_a_recipe_that_reads_the_same_and_what_training_takes_and_wr
     expected = read_recipe("classify", [*TINY, SIZE], ["own.csv"])
     assert shown.data.columns == {"text": "review", "label": "sentiment"}
     assert shown.model_copy(update={"data": None}) == expected.model_copy(update={"data": None})
-    for table, model in TABLES.items():
-        for name, field in model.model_fields.items():
+    for table in tables():
+        for name, field in type(getattr(shown, table)).model_fields.items():
             assert f"{field.description}" in answer.out, f"{table}.{name}"
     record = json.loads(call("train", "classify", "--data", "own.csv", *settings(), "--show", "--json").out)
     trained = call("train", "classify", "--data", "own.csv", *settings(), "--out", "new")
@@ -196,10 +202,16 @@ def test_show_refuses_what_would_have_no_effect(call):
 
 def test_every_key_of_every_table_is_listed_with_type_default_and_meaning(call):
     record = json.loads(call("list", "keys", "--json").out)["keys"]
-    assert record.keys() == {*TABLES, "model.rotary"}
-    for table, model in TABLES.items():
+    members = {
+        table if len(classes) == 1 else f"{table}: {one.model_fields['name'].default}": one
+        for table, classes in tables().items()
+        for one in classes
+    }
+    assert record.keys() == {*members, "model: transformer.rotary"}
+    for table, model in members.items():
         inner = {name.partition(".")[2] for name in record if name.startswith(f"{table}.")}
-        assert record[table].keys() | inner == set(model.model_fields)
+        hidden = {name for name, field in model.model_fields.items() if field.exclude}
+        assert record[table].keys() | inner | hidden == {*names_of(model)}
     assert all(key["meaning"] and key["kind"] for table in record.values() for key in table.values())
     assert record["training"]["steps"] == {"kind": "whole number", "default": 2000, "meaning": "optimizer steps"}
     plain = call("list", "keys", "training").out

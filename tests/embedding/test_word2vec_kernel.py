@@ -13,7 +13,7 @@ import torch
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.embedding.word2vec import fit as word2vec_fit
-from regard.embedding.word2vec.block import Block, Draws, Schedule, Tables
+from regard.embedding.word2vec.block import CentreBlock, Draws, Schedule, Tables
 from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
 from regard.embedding.word2vec.fit import RUN, Crew, alias_table, far_apart, fit, prepare
 from regard.embedding.word2vec.huffman import huffman_paths
@@ -44,7 +44,7 @@ def plan(kind: str, loss: str, **options: object) -> Word2VecPlan:
     return Word2VecPlan.model_validate({**chosen, "kind": kind, "loss": loss, **options})
 
 
-def batch(block: Block, kind: str, centres: int) -> Batch:
+def batch(block: CentreBlock, kind: str, centres: int) -> Batch:
     """What was drawn for these centre words, as the plain form reads it."""
     rows = []
     for centre in range(centres):
@@ -58,7 +58,7 @@ def batch(block: Block, kind: str, centres: int) -> Batch:
 
 
 def learn_all(
-    chunk: np.ndarray, first: int, draws: Draws, tables: Tables, block: Block, rate: float
+    chunk: np.ndarray, first: int, draws: Draws, tables: Tables, block: CentreBlock, rate: float
 ) -> tuple[float, int]:
     """Learn from a chunk of text at a rate that hardly falls."""
     return learn(read_in(chunk, first, draws, block), draws, tables, block, Schedule(rate, 0, 10**6))

@@ -10,7 +10,7 @@ from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.embedding.word2vec import torch_fit
 from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
 from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
-from regard.embedding.word2vec.torch_fit import Asked, Draw, fit_in_batches, step
+from regard.embedding.word2vec.torch_fit import Draw, PredictionBatch, fit_in_batches, step
 from regard.errors import InputError
 from regard.training.losses import WordPrediction
 
@@ -30,11 +30,11 @@ def plan(kind: str, loss: str, **options: object) -> Word2VecPlan:
     return Word2VecPlan.model_validate({**chosen, "kind": kind, "loss": loss, **options})
 
 
-def batches(text: EncodedCorpus, chosen: Word2VecPlan) -> list[tuple[float, Asked]]:
+def batches(text: EncodedCorpus, chosen: Word2VecPlan) -> list[tuple[float, PredictionBatch]]:
     return list(Draw(text, chosen, torch.device("cpu")).batches(torch.from_numpy(text.chunks[0]).long()))
 
 
-def plain(batch: Asked, kind: str) -> Batch:
+def plain(batch: PredictionBatch, kind: str) -> Batch:
     rows = []
     for centre in range(len(batch.inputs)):
         inputs = batch.inputs[centre][batch.read[centre]].tolist()
@@ -53,7 +53,7 @@ def test_a_batch_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, mon
     module = Word2Vec(31, 31, 11).double()
     torch.nn.init.normal_(module.asked)
     read, asked = module.read.detach().clone(), module.asked.detach().clone()
-    doubled = Asked(batch.inputs, batch.read, batch.questions, batch.asked, batch.answers.double())
+    doubled = PredictionBatch(batch.inputs, batch.read, batch.questions, batch.asked, batch.answers.double())
     total, count = step(read, asked, doubled, 0.1, mean=kind == "cbow")
     expected = WordPrediction(module).loss(plain(batch, kind))
     expected.sum.backward()
@@ -73,7 +73,11 @@ def test_a_row_with_too_many_steps_moves_as_if_it_had_the_most(monkeypatch):
         read, asked = torch.full((2, 3), 0.5), torch.full((2, 3), 0.5)
         part = slice(0, rows)
         step(
-            read, asked, Asked(zeros[part], there[part], zeros[part], there[part], there[part].float()), 0.1, mean=False
+            read,
+            asked,
+            PredictionBatch(zeros[part], there[part], zeros[part], there[part], there[part].float()),
+            0.1,
+            mean=False,
         )
         moved.append((read, asked))
     for few, many in zip(*moved, strict=True):

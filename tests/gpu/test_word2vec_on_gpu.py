@@ -8,7 +8,7 @@ import torch
 
 from regard.embedding.word2vec.corpus import encode_corpus
 from regard.embedding.word2vec.model import Word2VecPlan
-from regard.embedding.word2vec.torch_fit import Asked, Draw, Training, fit_in_batches, step
+from regard.embedding.word2vec.torch_fit import Draw, PredictionBatch, Training, fit_in_batches, step
 
 pytestmark = [
     pytest.mark.gpu,
@@ -18,8 +18,8 @@ pytestmark = [
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 
 
-def on(batch: Asked, device: str) -> Asked:
-    return Asked(*(tensor.to(device) for tensor in vars(batch).values()))
+def on(batch: PredictionBatch, device: str) -> PredictionBatch:
+    return PredictionBatch(*(tensor.to(device) for tensor in vars(batch).values()))
 
 
 @pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -38,7 +38,7 @@ def test_recorded_steps_are_the_steps_themselves(kind, loss):
     for number, batch in enumerate([*batches[:3], batches[-1]]):
         rate = 0.1 / (1 + number)
         training.take(on(batch, "cuda"), rate)
-        doubled = Asked(batch.inputs, batch.read, batch.questions, batch.asked, batch.answers.double())
+        doubled = PredictionBatch(batch.inputs, batch.read, batch.questions, batch.asked, batch.answers.double())
         found = step(*plain, doubled, rate, mean=kind == "cbow")
         total, count = total + float(found[0]), count + float(found[1])
     for table, expected in zip((training.read, training.asked), plain, strict=True):

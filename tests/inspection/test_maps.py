@@ -15,6 +15,7 @@ from regard.inspection.maps import AttentionMap, attention_map, default_layer
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
+from regard.tasks.task import task_of
 from regard.text.tokenizer import Tokenizer
 
 TEXT = "b a d c a"
@@ -40,7 +41,7 @@ def make(architecture: str) -> Model:
             silent[[*letters, tokenizer.eos_id]] = False
             module.output.weight[silent] = 0.0
             module.output.weight[~silent] *= 5.0
-        model = Model(module, tokenizer, recipe, recipe.decoding)
+        model = Model(module, tokenizer, task_of(recipe.task), recipe.decoding, recipe)
         [found] = model.hypotheses([TEXT])
         different = len(set(found.ids)) > 3 and found.ids[-1] == tokenizer.eos_id
         if different and tokenizer.encode(tokenizer.decode(found.ids)) == list(found.ids[:-1]):

@@ -169,7 +169,7 @@ def test_older_folders_say_the_same_in_config_json(told, tmp_path):
 def test_manners_are_written_and_read_again(told, tmp_path):
     folder, said, model = told
     model.save(tmp_path / "ours")
-    write_folder(tmp_path / "theirs", model.module, model.tokenizer, model.recipe)
+    write_folder(tmp_path / "theirs", model)
     for again in ("ours", "theirs"):
         assert regard.load(tmp_path / again).decoding == model.decoding
     wanted, found = (json.loads((one / GENERATION).read_text()) for one in (folder, tmp_path / "theirs"))
@@ -262,7 +262,7 @@ def test_who_draws_from_all_tokens_says_so_to_others(tmp_path):
     folder = write("llama 3", tmp_path / "told")
     change(folder / GENERATION, do_sample=True, top_k=0)
     model = regard.load(folder)
-    write_folder(tmp_path / "again", model.module, model.tokenizer, model.recipe)
+    write_folder(tmp_path / "again", model)
     assert json.loads((tmp_path / "again" / GENERATION).read_text())["top_k"] == 0
 
 
@@ -291,8 +291,8 @@ def test_a_gap_does_not_hold_the_token_that_ended_the_answer(tmp_path):
 def test_where_positions_end_a_continuation_slides_and_what_is_watched_ends(tmp_path):
     model = regard.load(write("gpt", tmp_path / "told"))
     longest = model.module.config.max_positions
-    model.recipe.decoding.__dict__["max_new_tokens"] = 2 * longest
-    model.recipe.decoding.__dict__["ends"] = (model.tokenizer.size - 1,)
+    model.decoding.__dict__["max_new_tokens"] = 2 * longest
+    model.decoding.__dict__["ends"] = (model.tokenizer.size - 1,)
     text = "The river"
     [found] = model.hypotheses([text], Greedy(), None)
     assert len(found.ids) == 2 * longest or found.ids[-1] == model.tokenizer.size - 1

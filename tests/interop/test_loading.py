@@ -107,7 +107,7 @@ def test_a_model_saved_as_ours_answers_the_same(folder, tmp_path):
 def test_a_model_written_as_theirs_again_answers_the_same_there(folder, tmp_path):
     name, path = folder
     model = regard.load(path)
-    write_folder(tmp_path / "theirs", model.module, model.tokenizer, model.recipe)
+    write_folder(tmp_path / "theirs", model)
     before, again = Theirs(path, FOLDERS[name].auto), Theirs(tmp_path / "theirs", FOLDERS[name].auto)
     assert again.tokenizer(TEXTS)["input_ids"] == before.tokenizer(TEXTS)["input_ids"]
     assert again.tokenizer.special_tokens_map == before.tokenizer.special_tokens_map

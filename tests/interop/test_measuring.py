@@ -50,7 +50,7 @@ def theirs_on(folder, window: int, stride: int) -> tuple[float, int]:
 def test_the_loss_of_a_file_is_that_of_transformers_on_the_same_windows(call, folder, stride):
     model = regard.load(folder)
     model.module.double()
-    documents = model.task.read([folder / "text.txt"], model.recipe)
+    documents = model.task.read([folder / "text.txt"], model.data)
     assert documents == [TextDocument(TEXT)], "a plain text file is one text"
     wanted, count = theirs_on(folder, WINDOW, stride)
     found = model.evaluate(documents, Measuring(WINDOW, stride))

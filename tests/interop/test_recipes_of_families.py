@@ -16,9 +16,9 @@ LABELS = {"sst": ("bad", "good")}
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_a_recipe_of_a_family_can_be_written_for_others(name: str) -> None:
-    config = TransformerConfig(**read_recipe(name).model.shape, vocabulary=613, labels=LABELS.get(name, ()))
+    config = read_recipe(name).model.built_for(613, LABELS.get(name, ()))
     with torch.device("meta"):
-        assert fitting_family(with_segments(Transformer(config))).name == FAMILY[name]
+        assert fitting_family(with_segments(config.build())).name == FAMILY[name]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,6 @@ from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
 from regard.interop.huggingface import fitting_family
 from regard.interop.writing import write_folder
-from regard.models.config import TransformerConfig
-from regard.models.transformer import Transformer
 from regard.tasks.recipe import read_recipe
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -107,7 +105,7 @@ def trained(folder, name: str) -> regard.Model:
 def written(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     model = trained(folder, request.param)
-    family = write_folder(folder / "theirs", model.module, model.tokenizer, model.recipe)
+    family = write_folder(folder / "theirs", model)
     assert family == MADE[request.param][3]
     auto = AUTO[model.module.config.head]
     if model.module.config.architecture == "encoder_decoder":
@@ -269,7 +267,7 @@ def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
     ]
     small += ["model.layers=2", "model.width=24", "model.feedforward_width=41", "training.steps=2"]
     model = regard.train("denoising", tmp_path / "run", changes=small, data=[tmp_path / "train.txt"])
-    assert write_folder(tmp_path / "theirs", model.module, model.tokenizer, model.recipe) == "t5"
+    assert write_folder(tmp_path / "theirs", model) == "t5"
     theirs = Theirs(tmp_path / "theirs", "AutoModelForSeq2SeqLM")
     inputs = model.writer.prompt(model, hidden(model))
     answers = Padded.of([[model.tokenizer.bos_id, 9, 11]] * len(HIDDEN))
@@ -284,9 +282,8 @@ def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
 
 @pytest.mark.parametrize("recipe", ["dates", "multi30k-en-de"])
 def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
-    shape = read_recipe(recipe).model.shape
     with torch.device("meta"):
-        model = Transformer(TransformerConfig(**shape, vocabulary=53))
+        model = read_recipe(recipe).model.built_for(53).build()
     with pytest.raises(ConfigError) as refused:
         fitting_family(model)
     assert "positions" in str(refused.value)
@@ -299,9 +296,9 @@ def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, normalised, 
     from tiny_folders import write
 
     model = regard.load(write("bert", tmp_path / "theirs"))
-    task = model.recipe.task.model_copy(update={"pooling": pooling, "normalised": normalised})
-    model = replace(model, recipe=model.recipe.model_copy(update={"task": task}))
-    write_folder(tmp_path / "again", model.module, model.tokenizer, model.recipe)
+    options = model.task.options.model_copy(update={"pooling": pooling, "normalised": normalised})
+    model = replace(model, task=type(model.task)(options))
+    write_folder(tmp_path / "again", model)
     again = regard.load(tmp_path / "again")
-    assert (again.recipe.task.pooling, again.recipe.task.normalised) == (pooling, normalised)
+    assert (again.task.options.pooling, again.task.options.normalised) == (pooling, normalised)
     assert again.run(TEXTS) == model.run(TEXTS)

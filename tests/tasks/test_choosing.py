@@ -230,7 +230,7 @@ def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(fold
         (
             "question_answering",
             {"model": {"segments": 1}},
-            "segments = 1 cannot tell a question .* use model.segments=2, or 0",
+            "segments = 1 tells no question .* use model.segments=2, or 0",
         ),
         (
             "classification",
@@ -240,9 +240,9 @@ def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(fold
         (
             "question_answering",
             {"model": {"head": "tokens"}},
-            "head 'tokens' cannot do task 'question_answering'; use 'spans'",
+            "cannot do task 'question_answering': its head gives 'tokens'; use .*model.head='spans'",
         ),
-        ("classification", {"model": {"head": "spans"}}, "head 'spans' cannot do task 'classification'; use 'labels'"),
+        ("classification", {"model": {"head": "spans"}}, "its head gives 'spans'; use .*model.head='labels'"),
         (
             "classification",
             {"model": {"positions": "learnt", "max_positions": 7}},
@@ -263,6 +263,6 @@ def test_film_reviews_are_told_apart_better_than_by_the_most_frequent_label(tmp_
     with gzip.open(SST / "stsa.binary.test.gz", "rt", encoding="utf-8") as lines:
         labels = [line[0] for line in lines]
     frequent = max(labels.count(label) for label in set(labels)) / len(labels)
-    examples = model.task.read([SST / "stsa.binary.test.gz"], model.recipe)
+    examples = model.task.read([SST / "stsa.binary.test.gz"], model.data)
     assert len(examples) == len(labels) == 1821
     assert model.evaluate(examples)["accuracy"] > frequent + 0.15

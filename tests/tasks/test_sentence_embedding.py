@@ -7,20 +7,20 @@ import regard
 from regard.data.batching import Inputs, Padded
 from regard.decoding.strategies import Greedy
 from regard.errors import ConfigError, InputError
+from regard.tasks.decoding_table import DecodingTable
 from regard.tasks.recipe import Recipe
-from regard.tasks.registry import TASKS
+from regard.tasks.sentence_embedding import SentenceEmbedding, SentenceEmbeddingTable
 from regard.text.wordpiece import WordPieceTokenizer
 
 TEXTS = ["the rose by the river bank", "low lower", "a bank of monitors and a lower bank"]
 
 
 def model(pooling: str) -> regard.Model:
-    """An encoder that nobody trained, as a loaded one is held: with a recipe that has no data."""
+    """An encoder that nobody trained, as a loaded one is held: without a recipe."""
     tokenizer = WordPieceTokenizer.train(TEXTS * 3, 80)
     shape = {"architecture": "encoder", "head": "none", "width": 12, "heads": 2, "layers": 2}
-    recipe = Recipe.model_validate({"task": {"name": "sentence_embedding", "pooling": pooling}, "model": shape})
     module = regard.Transformer(regard.TransformerConfig(vocabulary=tokenizer.size, **shape)).eval()
-    return regard.Model(module, tokenizer, recipe, recipe.decoding)
+    return regard.Model(module, tokenizer, SentenceEmbedding(SentenceEmbeddingTable(pooling=pooling)), DecodingTable())
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
@@ -56,10 +56,10 @@ def test_what_it_is_not_for_is_refused_in_one_sentence():
     with pytest.raises(InputError, match="a strategy has no effect on task 'sentence_embedding'"):
         held.run("a", strategy=Greedy())
     with pytest.raises(ConfigError, match="it has no data, no objective and no figure; use `run` or `look`"):
-        TASKS["sentence_embedding"].open(held.recipe)
+        held.task.open(Recipe())
     with pytest.raises(ConfigError, match="it has no data, no objective and no figure"):
         held.evaluate([])
     with pytest.raises(ConfigError, match="no objective and no figure"):
         held.evaluate(["x"])
-    with pytest.raises(ConfigError, match=r"\[task\] pooling has no effect on task 'language_modelling'"):
+    with pytest.raises(ConfigError, match=r"\[task\] key 'pooling' has no effect on 'language_modelling'"):
         Recipe.model_validate({"task": {"name": "language_modelling", "pooling": "first"}})

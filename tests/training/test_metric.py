@@ -13,7 +13,7 @@ import regard
 from regard.data.corpus import Pair
 from regard.errors import ConfigError, LengthWarning
 from regard.tasks.recipe import Recipe, read_recipe
-from regard.tasks.registry import TASKS
+from regard.tasks.task import TASKS
 from regard.training.interrupt import Stopped
 from regard.training.loop import Run
 from regard.training.metric import HIGHER_IS_BETTER, Metric
@@ -119,15 +119,14 @@ def test_the_longest_row_and_the_tokens_of_an_epoch_are_those_of_the_data(tmp_pa
 def test_a_metric_that_the_task_does_not_have_is_refused_with_those_it_has(tmp_path, name, metric, known):
     recipe = read_recipe(name, [f"training.metric={metric}"])
     with pytest.raises(ConfigError, match=re.escape(f"metric {metric!r} is no figure of task")) as refused:
-        TASKS[recipe.task.name].check_metric(recipe)
+        TASKS[recipe.task.name]().check_metric(recipe)
     assert refused.value.remedy == f"use {known}"
     with pytest.raises(ConfigError, match="metric_examples has no effect with metric 'loss'"):
         TrainingPlan(metric_examples=3)
 
 
 def test_every_figure_of_every_task_has_a_direction():
-    bare = Recipe()
-    assert {name for task in TASKS.values() for name in task.metrics(bare)} | {"loss"} == set(HIGHER_IS_BETTER)
+    assert {name for task in TASKS.values() for name in task().metrics(None)} | {"loss"} == set(HIGHER_IS_BETTER)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "t5"])

@@ -24,11 +24,12 @@ from regard.inspection.maps import labels
 from regard.layers.linear import parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.network import Network
+from regard.tasks.data_table import DataTable
+from regard.tasks.decoding_table import DecodingTable
 from regard.tasks.generation import Generation
-from regard.tasks.recipe import DecodingTable, Recipe
-from regard.tasks.registry import TASKS
+from regard.tasks.recipe import Recipe, as_toml
 from regard.tasks.scoring import Score, logits_of, score_of
-from regard.tasks.task import USUAL, Answer, Measuring, Task
+from regard.tasks.task import USUAL, Answer, Loaded, Measuring, Task
 from regard.text.tokenizer import Tokenizer
 
 
@@ -38,13 +39,17 @@ class Model:
 
     module: Network
     tokenizer: Tokenizer
-    recipe: Recipe
+    task: Task[Any]
+    """What the model is for: how it answers and is measured."""
     decoding: DecodingTable
+    """How it answers when nothing else is asked for."""
+    recipe: Recipe | None = None
+    """What it was trained by, where that is known."""
 
     @property
-    def task(self) -> Task[Any]:
-        """What the model is for: how it answers and is measured."""
-        return TASKS[self.recipe.task.name]
+    def data(self) -> DataTable | None:
+        """What it was trained on, where that is known."""
+        return None if self.recipe is None else self.recipe.data
 
     @property
     def device(self) -> torch.device:
@@ -124,7 +129,7 @@ class Model:
         """Refuse, in one sentence, what the model was never taught."""
         if not isinstance(text, str):
             raise InputError(f"a text is a string, not {type(text).__name__}", "decode bytes first")
-        self.task.check(self.recipe, text)
+        self.task.check(self, text)
 
     def evaluate(self, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The task's figures on these examples, such as pairs for a translator and documents for a language model.
@@ -227,15 +232,23 @@ class Model:
         """Write the model folder."""
         folder = Path(folder)
         save_model(folder, self.module)
-        save_around(folder, self.tokenizer, self.recipe)
+        save_around(folder, self, self.recipe)
 
 
-def save_around(folder: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
-    """What stands beside the weights: the tokenizer, the recipe, how to decode."""
+def save_around(folder: Path, model: Loaded, recipe: Recipe | None = None) -> None:
+    """What stands beside the weights: the tokenizer, the task, how to decode, and what it was trained by.
+
+    A model that was loaded has no recipe: its recipe.toml says the task and the kind of tokenizer alone.
+    """
+    tokenizer = model.tokenizer
     write_text(folder / "tokenizer.json", tokenizer.to_json())
-    write_text(folder / "recipe.toml", recipe.toml())
+    tables = {} if recipe is None else recipe.tables()
+    tables |= {"task": model.task.options.model_dump(mode="json")}
+    if recipe is None:
+        tables["tokenizer"] = {"kind": tokenizer.kind}
+    write_text(folder / "recipe.toml", as_toml(tables))
     marks = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
-    given = recipe.decoding.model_dump(exclude_none=True)
+    given = model.decoding.model_dump(exclude_none=True)
     write_json(folder / "generation_config.json", {**marks, **given})
 
 

@@ -44,7 +44,7 @@ class Preview:
     def record(self) -> dict[str, object]:
         """For a program."""
         values = {name: value for name, value in asdict(self).items() if name not in ("recipe", "said")}
-        return {"recipe": self.recipe.model_dump(mode="json"), **values, "notes": self.said}
+        return {"recipe": self.recipe.tables(), **values, "notes": self.said}
 
     def sentences(self) -> list[str]:
         """For people."""
@@ -73,6 +73,7 @@ def preview(
     asked = read_recipe(recipe, changes, names) if isinstance(recipe, str) else change_recipe(recipe, changes, names)
     plan, found = settle(asked)
     made = prepare(plan, None)
+    plan = made.plan
     batches, valid = made.training_data.batches, made.training_data.validation
     per_epoch = batches.batches_per_epoch() if isinstance(batches, Countable) else None
     device = next(made.module.parameters()).device

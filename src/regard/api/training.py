@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import regard.data  # noqa: F401  (fills the table of corpora)
+from regard.api.checkpoints import begin_from
 from regard.api.loading import load, read_run
 from regard.api.model import Model, save_around
 from regard.data.corpus import Examples
@@ -18,11 +19,10 @@ from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError, changing
 from regard.files import PARTIAL, read_json, refuse_unwritable, write_json, write_text
 from regard.models.checkpoint import save_config
-from regard.models.network import Network, NetworkConfig
+from regard.models.network import Checkpoint, Network, NetworkConfig
 from regard.tasks.files import settle
 from regard.tasks.recipe import Recipe, change_recipe, read_recipe, toml_value
-from regard.tasks.registry import TASKS
-from regard.tasks.task import METRIC_EXAMPLES, TrainingData
+from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData, task_of
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
@@ -83,13 +83,14 @@ def _train(
     plan, found = settle(_plan(recipe, folder, request, began, resume))
     changed = _claim(folder, plan, resume, request.changes)
     prepared = prepare(plan, _kept_tokenizer(folder, plan, resume))
+    plan = prepared.plan
     seen = fingerprint.fingerprint(prepared.data, prepared.tokenizer)
     fingerprint.compare(folder / DATA, seen, resume)
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
     fingerprint.write(folder / DATA, seen)
     began.write(folder)
     save_config(folder, prepared.module)
-    save_around(folder, prepared.tokenizer, plan)
+    save_around(folder, Model(prepared.module, prepared.tokenizer, prepared.task, plan.decoding), plan)
     for sentence in (*changed, *found, *prepared.said, *_introduction(plan, prepared.module, prepared.training_data)):
         listener.say(sentence)
     run = Run(
@@ -100,7 +101,7 @@ def _train(
         folder,
         listener,
         interrupt,
-        TASKS[plan.task.name].metric(plan, prepared.data, prepared.module, prepared.tokenizer),
+        prepared.task.metric(plan, prepared.data, prepared.module, prepared.tokenizer),
     )
     run.fit()
     return load(folder, plan.training.device)
@@ -176,6 +177,9 @@ def _plan(recipe: str | Path | Recipe | None, folder: Path, now: Request, began:
 class Prepared:
     """All that training needs, made from a recipe; nothing is written."""
 
+    plan: Recipe
+    """The recipe, with the tokenizer that a checkpoint came with."""
+    task: Task[Any]
     data: Examples
     tokenizer: Tokenizer
     module: Network
@@ -186,21 +190,31 @@ class Prepared:
 
 def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
     """Read the data, learn the tokenizer unless it is there already, build the model; refuse what cannot be trained."""
-    task = TASKS[plan.task.name]
-    task.check_shape(plan.model)
+    task = task_of(plan.task)
+    if not isinstance(plan.model, Checkpoint):
+        task.check_shape(plan.model)
     task.check_metric(plan)
     data = task.open(plan)
     labels = task.labels(data)
     said = task.describe(plan, data)
-    tokenizer = tokenizer or task.tokenizer(plan, data)
-    torch.manual_seed(plan.training.seed)
-    module = _build(plan.model.built_for(tokenizer.size, labels), usable_device(plan.training.device))
-    if plan.model.vectors is not None:
-        known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
-        said.append(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
+    device = usable_device(plan.training.device)
+    if isinstance(plan.model, Checkpoint):
+        torch.manual_seed(plan.training.seed)
+        begun = begin_from(plan.model, task, labels)
+        module, tokenizer = begun.module.to(device), begun.tokenizer
+        said += begun.said
+    else:
+        tokenizer = tokenizer or task.tokenizer(plan, data)
+        torch.manual_seed(plan.training.seed)
+        module = _build(plan.model.built_for(tokenizer.size, labels), device)
+        if plan.model.vectors is not None:
+            known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
+            said.append(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
     training_data = task.training_data(plan, data, module, tokenizer)
     module.config = module.config.model_copy(update={"trained_length": training_data.longest})
-    return Prepared(data, tokenizer, module, training_data, said)
+    if isinstance(plan.model, Checkpoint):
+        plan = plan.model_copy(update={"tokenizer": plan.tokenizer.model_copy(update={"kind": tokenizer.kind})})
+    return Prepared(plan, task, data, tokenizer, module, training_data, said)
 
 
 def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:
@@ -219,8 +233,8 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
         raise FileError(f"{folder} is not empty", "add `resume=True` to go on with it, or choose another `out`")
     if not (folder / "recipe.toml").is_file():
         raise _no_run(folder)
-    before, now = read_run(folder).model_dump(mode="json"), plan.model_dump(mode="json")
-    changed = [f"{table}.{key}" for table in now for key in now[table] if now[table][key] != before[table].get(key)]
+    before, now = read_run(folder).tables(), plan.tables()
+    changed = [f"{table}.{key}" for table in now for key in _differing(before[table] or {}, now[table] or {})]
     asked = {change.partition("=")[0].strip() for change in changes}
     if any(key not in CHANGEABLE for key in changed):
         remedy = "resume with the same recipe, or train anew"
@@ -230,6 +244,10 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
         split = [key.split(".") for key in changed]
         return [f"{table}.{key} is now {now[table][key]}, was {before[table][key]}" for table, key in split]
     raise ConfigError(f"the recipe in {folder} differs in {', '.join(changed)}", remedy)
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [key for key in {**now, **before} if now.get(key) != before.get(key)]
 
 
 def _no_run(folder: Path) -> FileError:

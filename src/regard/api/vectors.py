@@ -12,7 +12,7 @@ from pathlib import Path
 from regard.embedding.vectors import Neighbour, Vectors
 from regard.embedding.vectors_file import read_vectors, write_vectors
 from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec.fit import Progress, Trained
+from regard.embedding.word2vec.fit import Trained, Word2VecProgress
 from regard.embedding.word2vec.model import Word2VecPlan
 from regard.errors import InputError
 from regard.files import listed, refuse_unwritable
@@ -72,7 +72,7 @@ def fit(
     plan: Word2VecPlan,
     threads: int | None = None,
     device: str = "cpu",
-    listener: Callable[[Progress], None] | None = None,
+    listener: Callable[[Word2VecProgress], None] | None = None,
 ) -> Trained:
     """By the compiled kernel on a CPU, in large batches elsewhere."""
     if _on_cpu(device):

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
@@ -31,6 +31,17 @@ class RotaryConfig(Config):
     low: float = Field(1.0, gt=0, description="llama3: pairs below this many turns in `original` are slowed down")
     high: float = Field(4.0, gt=0, description="llama3: pairs above this many turns are left alone")
     original: int = Field(8192, ge=1, description="llama3: the length of the texts it was trained on")
+
+    @model_validator(mode="after")
+    def _keys_have_a_meaning(self) -> "RotaryConfig":
+        read = {"factor": ("linear", "llama3"), **dict.fromkeys(("low", "high", "original"), ("llama3",))}
+        for key, schemes in read.items():
+            if self.scaling not in schemes and getattr(self, key) != type(self).model_fields[key].default:
+                raise ConfigError(
+                    f"{key} = {getattr(self, key)} has no effect with scaling {self.scaling!r}",
+                    f"use scaling {' or '.join(map(repr, schemes))}, or leave it out",
+                )
+        return self
 
     def frequencies(self, head_width: int, device: torch.device) -> Float[Tensor, "pairs"]:
         """Radians per position, in float64: in float32, position 10,000 is already off by 1e-3 radians."""

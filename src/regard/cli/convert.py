@@ -37,5 +37,5 @@ def convert(
         model.save(destination)
         typer.echo(f"{destination} holds the model; ask it with: regard run {destination}")
         return
-    family = write_folder(destination, model.module, model.tokenizer, model.recipe)
+    family = write_folder(destination, model)
     typer.echo(f"{destination} holds a {family} model that transformers loads")

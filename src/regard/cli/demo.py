@@ -33,6 +33,7 @@ def demo(
     Example: `regard demo`
     """
     from regard.errors import ConfigError
+    from regard.tasks.recipe import read_recipe
     from regard.tasks.task import held_out
     from regard.tasks.translation import open_corpus
     from regard.views.look import draw_seen
@@ -45,7 +46,7 @@ def demo(
         raise ConfigError(error.problem, f"remove {out} to train anew, or choose another --out") from error
     took = f"trained in {perf_counter() - begun:.0f} s"
     typer.echo(took if kept is None else f"{out} holds the trained model; remove it to train anew")
-    days = held_out(open_corpus(model.recipe.given), "test")
+    days = held_out(open_corpus(read_recipe(RECIPE).given), "test")
     metrics = model.evaluate(days)
     typer.echo(f"exact match on {len(days)} held-out days: {metrics['exact_match']:.1%}\n")
     for text, answer in zip(EXAMPLES, model.run(EXAMPLES), strict=True):

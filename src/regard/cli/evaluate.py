@@ -71,7 +71,7 @@ def evaluate(
     for metric, value in metrics.items():
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
     if "bleu" in metrics:
-        typer.echo(f"BLEU is {signature(loaded.recipe.task.bleu)}")
+        typer.echo(f"BLEU is {signature(task.options.bleu)}")
 
 
 def _examples(loaded: "Model", folder: Path, data: list[Path] | None, most: int | None) -> tuple[Sequence[Any], str]:
@@ -81,8 +81,8 @@ def _examples(loaded: "Model", folder: Path, data: list[Path] | None, most: int 
 
     task, recipe = loaded.task, loaded.recipe
     if data:
-        return task.read(data, read_by_name(recipe, data))[:most], " and ".join(map(str, data))
-    if recipe.data is None:
+        return task.read(data, read_by_name(loaded.data, data))[:most], " and ".join(map(str, data))
+    if recipe is None or recipe.data is None:
         raise InputError(f"{folder} has no data of its own", "give a file of examples")
     table = recipe.data
     split: "Split" = "valid" if table.test is None and table.divided else "test"

@@ -44,10 +44,10 @@ def list_names(
 
 def _list_keys(table: str | None, as_json: bool) -> None:
     from regard.tasks.keys import keys
-    from regard.tasks.recipe import TABLES
+    from regard.tasks.recipe import tables
 
-    if table is not None and table not in TABLES:
-        raise InputError(f"a recipe has no table {table!r}", choose(table, TABLES))
+    if table is not None and table not in tables():
+        raise InputError(f"a recipe has no table {table!r}", choose(table, tables()))
     found = keys(table)
     if as_json:
         record = {key.table: {one.name: one.record() for one in found if one.table == key.table} for key in found}

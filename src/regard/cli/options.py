@@ -6,7 +6,7 @@ import typer
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.tasks.recipe import DecodingTable
+    from regard.tasks.decoding_table import DecodingTable
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr; errors alone.")]
 
@@ -28,7 +28,7 @@ def decoding(defaults: "DecodingTable", given: dict[str, Any]) -> "DecodingTable
     Naming another strategy starts from that strategy's defaults. An option without a strategy implies its own:
     `--beams 4` means beam search, `--top-p 0.9` sampling.
     """
-    from regard.tasks.recipe import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
+    from regard.tasks.decoding_table import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
 
     asked = {name: value for name, value in given.items() if value is not None}
     if "strategy" not in asked and any(name in asked for name in BEAM_OPTIONS):

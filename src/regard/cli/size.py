@@ -97,13 +97,13 @@ def _of_folder(folder: Path) -> Asked:
     from regard.interop.tensors import opened
     from regard.models.checkpoint import CONFIG, read_own_config
     from regard.models.config import transformer_config
-    from regard.tasks.recipe import read_recipe
+    from regard.tasks.recipe import parse_recipe, read_recipe
 
     read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
     if not is_huggingface(folder):
         config = transformer_config(read_own_config(folder))
-        recipe = folder / "recipe.toml"
-        return Asked(config, _window(read_recipe(str(recipe))) if recipe.is_file() else None)
+        tables = parse_recipe(str(folder / "recipe.toml")) if (folder / "recipe.toml").is_file() else {}
+        return Asked(config, _window(read_recipe(str(folder / "recipe.toml"))) if "training" in tables else None)
     if not any(folder.glob("*.safetensors")):
         return Asked(read_config(folder))
     with opened(folder) as tensors:
@@ -125,9 +125,9 @@ def _of_recipe(name: str, sizes: list[str]) -> Asked:
 def _window(recipe: "Recipe") -> int | None:
     """Tokens the task reads at once; None where that is up to the texts."""
     from regard.tasks.files import window_of
-    from regard.tasks.recipe import MEANT_FOR
 
-    return window_of(recipe) if recipe.data is not None and recipe.task.name in MEANT_FOR["data.window"] else None
+    reads = recipe.data is not None and "window" in recipe.task.data_keys
+    return window_of(recipe.model, recipe.data) if reads else None
 
 
 def _record(size: "Size") -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from regard.embedding.vectors import Neighbour
-    from regard.embedding.word2vec.fit import Progress
+    from regard.embedding.word2vec.fit import Word2VecProgress
 
 app = typer.Typer(
     help="Word vectors: train them by Word2Vec, ask for neighbours and analogies, write them in either format.",
@@ -126,7 +126,7 @@ class Lines:
     ) -> None:
         self.bar.stop()
 
-    def __call__(self, progress: "Progress") -> None:
+    def __call__(self, progress: "Word2VecProgress") -> None:
         """Say what is known, where it is time."""
         tenth = 10 * progress.words // progress.total
         ended = progress.words * progress.epochs % progress.total == 0

@@ -24,7 +24,7 @@ from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import InputError
 
 
-class Listener(Protocol):
+class DecodingListener(Protocol):
     """Who is told of every decoding: how a capture learns what belongs together, and which rows became which text."""
 
     def opened(self, inputs: Inputs) -> None:
@@ -44,7 +44,7 @@ class Listener(Protocol):
         ...
 
 
-listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+listeners: ContextVar[tuple[DecodingListener, ...]] = ContextVar("listeners", default=())
 """Those of this thread."""
 
 

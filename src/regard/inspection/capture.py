@@ -27,7 +27,7 @@ from regard.attention.similarity import ScaledDot, Similarity
 from regard.data.batching import Inputs
 from regard.decoding.engine import listeners
 from regard.decoding.hypothesis import Hypothesis
-from regard.errors import InputError
+from regard.errors import InputError, choose
 from regard.inspection.torch_attention import as_given, unsupported
 from regard.inspection.trace import AttentionRecord, Forward, SequenceTrace
 from regard.models.network import Network
@@ -131,12 +131,18 @@ class Recording:
 
     def crosses(self, layer: str) -> bool:
         """Whether a layer's keys are another sequence than its queries."""
-        return self.forwards[-1].layers[layer][0].cross
+        return self._first(layer).cross
 
     def encodes(self, layer: str) -> bool:
         """Whether a layer is an encoder's: it attends from the source."""
-        site = self.forwards[-1].layers[layer][0].site
+        site = self._first(layer).site
         return site is not None and site.stack == "encoder"
+
+    def _first(self, layer: str) -> AttentionRecord:
+        known = self.forwards[-1].layers if self.forwards else {}
+        if layer not in known:
+            raise InputError(f"layer {layer!r} was not seen", choose(layer, known))
+        return known[layer][0]
 
     @property
     def watching(self) -> bool:

@@ -19,7 +19,7 @@ from regard.errors import ConfigError, FileError
 from regard.files import read_json
 from regard.models.checkpoint import CONFIG
 from regard.models.config import TransformerConfig
-from regard.tasks.recipe import DecodingTable
+from regard.tasks.decoding_table import DecodingTable
 
 GENERATION = "generation_config.json"
 

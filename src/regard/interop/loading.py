@@ -1,4 +1,4 @@
-"""Somebody else's model as Regard's: the network, its tokenizer, and a recipe that says what it is for.
+"""Somebody else's model as Regard's: the network, its tokenizer, what it is for and how it answers.
 
 a folder    config.json, safetensors and a tokenizer, as Hugging Face's transformers writes them
 a .bin      llama2.c's model, with its tokenizer.bin beside it or named like it
@@ -6,7 +6,7 @@ a .bin      llama2.c's model, with its tokenizer.bin beside it or named like it
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,9 +17,10 @@ from regard.interop.generation_config import read_generation_config, read_start
 from regard.interop.huggingface import family_of, read_config, read_model
 from regard.interop.llama2c import read_llama2c, read_llama2c_tokenizer
 from regard.interop.sentences import read_sentences
-from regard.models.config import TransformerConfig, TransformerShape, transformer_config
+from regard.models.config import TransformerConfig, transformer_config
 from regard.models.network import Network
-from regard.tasks.recipe import DecodingTable, Recipe, TaskTable, TokenizerTable
+from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.task_table import TaskTable, read_task
 from regard.text.pretrained import PretrainedTokenizer, open_pretrained
 
 TASK_OF_HEAD = {
@@ -29,12 +30,18 @@ TASK_OF_HEAD = {
     "none": "sentence_embedding",
 }
 """What a model is for, where its head says so."""
-PRETRAINED = TokenizerTable(kind="pretrained")
-
-Loaded = tuple[Network, PretrainedTokenizer, Recipe]
 
 
-def open_folder(folder: Path) -> Loaded:
+class Opened(NamedTuple):
+    """What was found: the network, how it reads, what it is for and how it answers."""
+
+    module: Network
+    tokenizer: PretrainedTokenizer
+    task: TaskTable
+    decoding: DecodingTable
+
+
+def open_folder(folder: Path) -> Opened:
     """The model in a folder of Hugging Face's kind."""
     family = family_of(folder).name
     read_config(folder)  # first: what no family has is the reason, whatever else is missing
@@ -55,11 +62,10 @@ def open_folder(folder: Path) -> Loaded:
     writes = config.outputs == "tokens"
     decoding = read_generation_config(folder, config, tokenizer.special_tokens.eos) if writes else DecodingTable()
     tokenizer = tokenizer.of_size(config.vocabulary)
-    task = _task(config, tokenizer, folder)
-    return module, tokenizer, _recipe(config, task, decoding)
+    return Opened(module, tokenizer, read_task(_task(config, tokenizer, folder)), decoding)
 
 
-def open_llama2c(path: Path) -> Loaded:
+def open_llama2c(path: Path) -> Opened:
     """The model in a llama2.c `.bin`; `stories.bin` has its tokenizer in tokenizer.bin or stories.tokenizer.bin."""
     config, tensors = read_llama2c(path)
     config = config.model_copy(update={"family": "llama"})
@@ -72,7 +78,7 @@ def open_llama2c(path: Path) -> Loaded:
     with torch.device("meta"):
         module = config.build()
     module.load_state_dict(tensors, assign=True)
-    return module.eval(), tokenizer, _recipe(config, {"name": "language_modelling"}, DecodingTable())
+    return Opened(module.eval(), tokenizer, read_task({"name": "language_modelling"}), DecodingTable())
 
 
 def _of_stated_length(config: TransformerConfig, folder: Path) -> TransformerConfig:
@@ -102,12 +108,3 @@ def _task(config: TransformerConfig, tokenizer: PretrainedTokenizer, folder: Pat
         return {"name": "translation"}
     begun = tokenizer.apply_template([])[0][:1] == [tokenizer.special_tokens.bos]
     return {"name": "language_modelling", "begin": "bos" if begun else "none"}
-
-
-def _recipe(config: TransformerConfig, task: dict[str, Any], decoding: DecodingTable) -> Recipe:
-    return Recipe(
-        task=TaskTable.model_validate(task),
-        tokenizer=PRETRAINED,
-        model=TransformerShape.model_validate(config.model_dump(include=set(TransformerShape.model_fields))),
-        decoding=decoding,
-    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.errors import FileError
 from regard.files import read_json, read_list, write_json
-from regard.tasks.recipe import TaskTable
+from regard.tasks.sentence_embedding import SentenceEmbeddingTable
 
 POOLING, MODULES = "1_Pooling/config.json", "modules.json"
 LIMITS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
@@ -63,7 +63,7 @@ def read_pooling(folder: Path) -> dict[str, Any]:
     return {"pooling": known[modes[0]], "normalised": modules is None or "Normalize" in modules}
 
 
-def write_sentences(folder: Path, width: int, task: TaskTable) -> None:
+def write_sentences(folder: Path, width: int, task: SentenceEmbeddingTable) -> None:
     """The same files."""
     if task.max_seq_length is not None or task.do_lower_case:
         limits = {"max_seq_length": task.max_seq_length, "do_lower_case": task.do_lower_case}

@@ -13,7 +13,10 @@ from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.sentences import write_sentences
 from regard.models.config import transformer_config
 from regard.models.network import Network
-from regard.tasks.recipe import Recipe
+from regard.tasks.language_modelling import LanguageModellingTable
+from regard.tasks.sentence_embedding import SentenceEmbeddingTable
+from regard.tasks.task import Loaded
+from regard.tasks.task_table import TaskTable
 from regard.text.kept_settings import write_kept_settings
 from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
@@ -22,16 +25,16 @@ ENCODERS = ("masked", "classification", "question_answering", "sentence_embeddin
 """Tasks whose texts stand between two special tokens."""
 
 
-def write_folder(folder: Path, module: Network, tokenizer: Tokenizer, recipe: Recipe) -> str:
+def write_folder(folder: Path, model: Loaded) -> str:
     """Weights, config, tokenizer and generation config; returns the name of the family it now is."""
-    module = with_segments(module)
+    module, tokenizer, task = with_segments(model.module), model.tokenizer, model.task.options
     family = fitting_family(module, transformer_config(module.config).family)
-    special_tokens = _special_tokens(tokenizer, recipe)
+    special_tokens = _special_tokens(tokenizer, task)
     ids: dict[str, int | None] = {f"{role}_token_id": special_tokens.get(role) for role in ("pad", "bos", "eos")}
     if module.config.reads_source:
         ids["decoder_start_token_id"] = tokenizer.bos_id
     write_model(folder, module, family, ids)
-    write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, recipe, reads_source=module.config.reads_source))
+    write_text(folder / "tokenizer.json", _tokenizer_json(tokenizer, task, reads_source=module.config.reads_source))
     names = {f"{role}_token": tokenizer.token_text(token) for role, token in special_tokens.items()}
     settings: dict[str, object] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -44,9 +47,9 @@ def write_folder(folder: Path, module: Network, tokenizer: Tokenizer, recipe: Re
     if isinstance(tokenizer, PretrainedTokenizer):
         write_kept_settings(folder, tokenizer.settings)
     if module.config.outputs == "tokens":
-        write_json(folder / GENERATION, to_generation_config(recipe.decoding, ids))
-    if recipe.task.name == "sentence_embedding":
-        write_sentences(folder, transformer_config(module.config).width, recipe.task)
+        write_json(folder / GENERATION, to_generation_config(model.decoding, ids))
+    if isinstance(task, SentenceEmbeddingTable):
+        write_sentences(folder, transformer_config(module.config).width, task)
     return family.name
 
 
@@ -63,20 +66,20 @@ def with_segments(module: Network) -> Network:
     return wider.train(module.training)
 
 
-def _special_tokens(tokenizer: Tokenizer, recipe: Recipe) -> dict[str, int]:
+def _special_tokens(tokenizer: Tokenizer, task: TaskTable) -> dict[str, int]:
     """The special ids there are, by what they are for."""
     if isinstance(tokenizer, PretrainedTokenizer):
         known = tokenizer.special_tokens.known()
-        starts = recipe.task.name == "translation" and known.get("bos") == known.get("pad")
+        starts = task.name == "translation" and known.get("bos") == known.get("pad")
         return {role: token for role, token in known.items() if not (role == "bos" and starts)}
     found = {role: getattr(tokenizer, f"{role}_id") for role in ("pad", "bos", "eos", "unk")}
     if tokenizer.mask in tokenizer.special_ids:
         found["mask"] = tokenizer.mask_id
-    between = {"cls": tokenizer.bos_id, "sep": tokenizer.eos_id} if recipe.task.name in ENCODERS else {}
+    between = {"cls": tokenizer.bos_id, "sep": tokenizer.eos_id} if task.name in ENCODERS else {}
     return {**found, **between}
 
 
-def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, *, reads_source: bool) -> str:
+def _tokenizer_json(tokenizer: Tokenizer, task: TaskTable, *, reads_source: bool) -> str:
     """The tokenizer, with the template by which Hugging Face's puts the special tokens where Regard does."""
     text = tokenizer.to_json()
     if isinstance(tokenizer, PretrainedTokenizer):
@@ -84,13 +87,13 @@ def _tokenizer_json(tokenizer: Tokenizer, recipe: Recipe, *, reads_source: bool)
     engine, _ = parse_engine(text)
     begin, end = (tokenizer.token_text(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
     single, pair = "$A", None
-    if recipe.task.name in ENCODERS:
+    if task.name in ENCODERS:
         single, pair = f"{begin} $A {end}", f"{begin}:0 $A:0 {end}:0 $B:1 {end}:1"
     elif reads_source:
         single = f"$A {end}"
-    elif recipe.task.name == "translation":
+    elif task.name == "translation":
         single = f"$A {begin}"
-    elif recipe.task.begin == "bos":
+    elif isinstance(task, LanguageModellingTable) and task.begin == "bos":
         single = f"{begin} $A"
     if single != "$A":
         special_tokens = [(begin, tokenizer.bos_id), (end, tokenizer.eos_id)]

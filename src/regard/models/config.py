@@ -79,6 +79,23 @@ class TransformerShape(BlockConfig, NetworkShape):
             layers = f"{self.encoder_layers or self.layers} + {self.layers} layers"
         return f"{self.architecture}, {layers}, width {self.width}, {self.heads} heads"
 
+    def idle(self) -> dict[str, str]:
+        read = {"max_positions": "learnt", "relative_buckets": "t5", "relative_distance": "t5", "rotary": "rotary"}
+        found = {
+            key: f"use model.positions={scheme}, or leave it out"
+            for key, scheme in read.items()
+            if self.positions != scheme
+        }
+        if not self.reads_source:
+            found["encoder_layers"] = "use model.layers, which are all there are, or leave it out"
+        if self.head not in ("tokens", "masked"):
+            reason = f"head {self.head!r} reads no table of tokens: leave it out"
+            found |= dict.fromkeys(("tie_embeddings", "output_scaled", "output_bias"), reason)
+        if self.head == "labels":
+            found["pooled"] = "head 'labels' pools in any case: leave it out"
+        fields = type(self).model_fields
+        return {key: why for key, why in found.items() if getattr(self, key) != fields[key].default}
+
     @model_validator(mode="after")
     def _positions_fit(self) -> "TransformerShape":
         if self.positions in ("sinusoidal", "sinusoidal_halves") and self.width % 2:
@@ -132,6 +149,9 @@ class TransformerConfig(TransformerShape, NetworkConfig):
                 "name the classes where the head is 'labels', and only there",
             )
         return self
+
+    def with_head(self, outputs: Head, labels: tuple[str, ...] = ()) -> "TransformerConfig":
+        return TransformerConfig.model_validate(self.model_dump() | {"head": outputs, "labels": labels})
 
     def settled(self) -> "TransformerConfig":
         """The same model with nothing left to a default."""

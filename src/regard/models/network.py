@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from regard.axes import Hidden, Logits, RowIds, RowLogits
 from regard.blocks.config import MOST
-from regard.config import Config
+from regard.config import Config, refuse_foreign_keys
 from regard.data.batching import Inputs
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import ConfigError, InputError, choose
@@ -92,11 +92,48 @@ class NetworkShape(Config):
         """What it is, in a few words for people."""
         return self.name
 
+    @property
+    def begins_in(self) -> str | None:
+        """The folder whose weights it begins with, where it does not begin with drawn ones."""
+        return None
+
+    def idle(self) -> dict[str, str]:
+        """Keys that were given a value and change nothing beside the others, each with what to do instead."""
+        return {}
+
     def built_for(self, vocabulary: int, labels: tuple[str, ...] = ()) -> "NetworkConfig":
         """The whole config."""
         return registered(self.name).config(
             **self.model_dump(exclude={"vectors"}), vocabulary=vocabulary, labels=labels
         )
+
+
+class Checkpoint(NetworkShape):
+    """The network in a folder, Regard's or Hugging Face's, its weights and its tokenizer: where fine-tuning begins.
+
+    Everything else about it is in the folder; what it can do is known once that is read.
+    """
+
+    name: Literal["checkpoint"] = Field("checkpoint", description="the network of a folder", exclude=True)
+    folder: str = Field(alias="from", min_length=1, description="the folder of a trained model to begin with")
+    dropout: float | None = Field(None, ge=0.0, lt=1.0, description="in place of the folder's")
+
+    @field_validator("folder", mode="after")
+    @classmethod
+    def _absolute_folder(cls, value: str) -> str:
+        return os.path.abspath(os.path.expanduser(value))
+
+    @property
+    def begins_in(self) -> str | None:
+        return self.folder
+
+    @property
+    def reads_packed(self) -> bool:
+        return True
+
+    @property
+    def words(self) -> str:
+        return f"the network in {self.folder}"
 
 
 class NetworkConfig(NetworkShape):
@@ -112,6 +149,12 @@ class NetworkConfig(NetworkShape):
     def context(self) -> int | None:
         """How many tokens it reads well at once: as many as in training, and no more than have a position."""
         return min((known for known in (self.trained_length, self.position_limit) if known is not None), default=None)
+
+    def with_head(self, outputs: Head, labels: tuple[str, ...] = ()) -> "NetworkConfig":
+        """The same network with another head, where it can have one."""
+        if outputs != self.outputs:
+            raise ConfigError(f"{self.words} has no head that gives {outputs!r}", "begin with another model")
+        return self.model_copy(update={"labels": labels})
 
     def build(self) -> "Network":
         """The network of this config, its weights drawn."""
@@ -207,4 +250,9 @@ def registered(name: str) -> Registered:
 
 def read_shape(values: Mapping[str, Any]) -> NetworkShape:
     """The shape that a recipe's [model] describes; a Transformer's where no name is given."""
-    return registered(str(values.get("name", "transformer"))).shape.model_validate(dict(values))
+    if "from" in values:
+        return Checkpoint.model_validate(dict(values))
+    name = str(values.get("name", "transformer"))
+    found = registered(name).shape
+    refuse_foreign_keys(values, name, {other: one.shape for other, one in NETWORKS.items()})
+    return found.model_validate(dict(values))

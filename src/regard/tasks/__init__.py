@@ -1,1 +1,5 @@
-"""What people ask for: a task joins data, model and metric; a recipe says which."""
+"""What people ask for: data, model and metric in one, and the recipe that puts them together."""
+
+from regard.tasks import registry
+
+__all__ = ["registry"]

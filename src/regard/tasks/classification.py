@@ -3,18 +3,20 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from regard.data.corpus import Pair, Split
-from regard.data.labels import Labelling, labels_of, read_labelled
+from regard.data.labels import LABELLED, Labelling, labels_of, read_labelled
 from regard.data.splits import Splits, hold_out_labelled
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
 from regard.models.network import Network
+from regard.tasks.data_table import DataTable
 from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.generation import TOGETHER
 from regard.tasks.language_modelling import MEASURED, measured
@@ -31,6 +33,7 @@ from regard.tasks.task import (
     amount,
     refuse_decoding,
 )
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import LabelPrediction
 
@@ -38,10 +41,21 @@ MOST_SHOWN, LONGEST_SHOWN = 12, 40
 """Labels that are named when training begins, and characters of each."""
 
 
+class ClassificationTable(TaskTable):
+    """A text in, labels with their probabilities out."""
+
+    name: Literal["classification"] = Field("classification", description="texts with their labels")
+
+    parts = LABELLED
+    files = '`data=["reviews.csv"]` (columns text and label), or .tsv or .jsonl'
+    data_keys = frozenset({"window", "seed"})
+
+
 class Classification(Task[Splits[Pair]]):
     """A text in, labels with their probabilities out."""
 
-    name = "classification"
+    Table = ClassificationTable
+    options: ClassificationTable
     needs = Needs(decodes=False, outputs=("labels",))
     example = Pair
 
@@ -67,7 +81,7 @@ class Classification(Task[Splits[Pair]]):
 
     def training_data(self, recipe: Recipe, data: Splits[Pair], module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Texts of like length side by side."""
-        plan, how = recipe.training, _labelling(recipe, module, tokenizer)
+        plan, how = recipe.training, _labelling(recipe.data, module, tokenizer)
         require_positions(module.config, how.window)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
@@ -80,7 +94,7 @@ class Classification(Task[Splits[Pair]]):
         trainable = LabelPrediction(module, label_smoothing=plan.label_smoothing)
         return TrainingData(trainable, batches, valid, amount(batches, data), how.window)
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         return ("accuracy", "loss")
 
     @torch.no_grad()
@@ -89,7 +103,7 @@ class Classification(Task[Splits[Pair]]):
     ) -> list[Answer]:
         """Every label with its probability, the likeliest first."""
         refuse_decoding(self.name, strategy, max_new_tokens)
-        how = _labelling(model.recipe, model.module, model.tokenizer)
+        how = _labelling(model.data, model.module, model.tokenizer)
         device = model.module.device
         answers = []
         for first in range(0, len(texts), TOGETHER):
@@ -101,11 +115,11 @@ class Classification(Task[Splits[Pair]]):
                 answers.append(Answer(_by_label(ranked), shown, {"output": ranked[0][0], "labels": labels}))
         return answers
 
-    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Pair]:
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[Pair]:
         """Texts with labels of one file, read as the recipe's own are."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file of texts with labels")
-        return read_labelled(paths[0], *reading_of(recipe))
+        return read_labelled(paths[0], *reading_of(data))
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of texts whose likeliest label is theirs, and the loss per text in nats."""
@@ -113,7 +127,7 @@ class Classification(Task[Splits[Pair]]):
         pairs: Sequence[Pair] = examples
         if not pairs:
             raise InputError("there are no texts to measure on", "give a file, or test data in the recipe")
-        task = _labelling(model.recipe, model.module, model.tokenizer)
+        task = _labelling(model.data, model.module, model.tokenizer)
         rows = by_length(task.encode(pairs), task, max(MEASURED, task.window))
         total, count = measured(LabelPrediction(model.module), [task.batch(batch) for batch in rows], how.progress)
         said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
@@ -129,5 +143,5 @@ def _by_label(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
     return found
 
 
-def _labelling(recipe: Recipe, module: Network, tokenizer: Tokenizer) -> Labelling:
-    return Labelling(tokenizer, labels=module.config.labels, window=window_of(recipe))
+def _labelling(data: DataTable | None, module: Network, tokenizer: Tokenizer) -> Labelling:
+    return Labelling(tokenizer, labels=module.config.labels, window=window_of(module.config, data))

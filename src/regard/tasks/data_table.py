@@ -8,23 +8,11 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from regard.config import Config
-from regard.data.labels import LABELLED
-from regard.data.questions import ASKED
-from regard.data.sources import PAIR
 from regard.data.tables import ending
 from regard.errors import ConfigError, choose
+from regard.tasks.task_table import TaskTable
 
 Source = str | tuple[str, str]
-
-PARTS: dict[str, tuple[str, ...]] = {
-    "translation": PAIR,
-    "language_modelling": ("text",),
-    "masked": ("text",),
-    "denoising": ("text",),
-    "classification": LABELLED,
-    "question_answering": ASKED,
-}
-"""What an example of a task is made of: the columns that a table has for it."""
 
 
 class DataTable(Config):
@@ -129,13 +117,13 @@ def _shortest(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def check_columns(task: str, columns: dict[str, str]) -> None:
+def check_columns(task: TaskTable, columns: dict[str, str]) -> None:
     """Raise ConfigError if an example of a task has no such part."""
-    parts = PARTS.get(task, ())
+    parts = task.parts
     for part in columns:
         if part not in parts:
             known = choose(part, parts) if parts else "leave it out"
-            raise ConfigError(f"[data] columns.{part} is no part of an example of task {task!r}", known)
+            raise ConfigError(f"[data] columns.{part} is no part of an example of task {task.name!r}", known)
 
 
 def replace_source(values: dict[str, Any], files: Sequence[str]) -> None:

@@ -1,7 +1,9 @@
 """Span corruption: an encoder–decoder that writes what is missing from a text (T5's pre-training)."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from regard.data.batching import Inputs, Padded
 from regard.data.corruption import SpanCorruption
@@ -11,35 +13,47 @@ from regard.data.windows import in_order
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
+from regard.tasks.data_table import DataTable
 from regard.tasks.document_task import OfDocuments
-from regard.tasks.files import window_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.language_modelling import MEASURED, measured
-from regard.tasks.recipe import Recipe
 from regard.tasks.task import USUAL, Answer, Loaded, Measuring, Needs
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
+
+
+class DenoisingTable(TaskTable):
+    """A text with gaps in, the text with the gaps filled out."""
+
+    name: Literal["denoising"] = Field("denoising", description="spans that were cut out of running text")
+
+    parts = ("text",)
+    files = '`data=["book.txt"]`'
+    data_keys = frozenset({"window"})
+    writes = True
 
 
 class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
     """A text with gaps in, the text with the gaps filled out."""
 
-    name = "denoising"
+    Table = DenoisingTable
+    options: DenoisingTable
     needs = Needs(decodes=True, source=True)
     example = TextDocument
     specials = SENTINELS
 
-    def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> SpanCorruption:
+    def objective(self, tokenizer: Tokenizer, window: int) -> SpanCorruption:
         """Spans of every window are cut out."""
-        return SpanCorruption(tokenizer, window_of(recipe))
+        return SpanCorruption(tokenizer, window)
 
-    def ends(self, recipe: Recipe) -> bool:
+    def ends(self, data: DataTable | None) -> bool:
         """Nothing stands between documents: a special token cut into a target would teach to stop before its end."""
         return False
 
-    def check(self, recipe: Recipe, text: str) -> None:
+    def check(self, model: Loaded, text: str) -> None:
         """There must be a gap, and none twice."""
-        super().check(recipe, text)
+        super().check(model, text)
         gaps = GAP.findall(text)
         if not gaps:
             raise InputError(
@@ -62,7 +76,7 @@ class Denoising(OfDocuments, Generation[Splits[TextDocument]]):
         """Refused: gaps are filled when all of them are written."""
         refuse_stream()
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         return ("loss",)
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:

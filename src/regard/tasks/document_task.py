@@ -11,6 +11,7 @@ from regard.data.stream import Position
 from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
 from regard.errors import InputError
 from regard.models.network import Network
+from regard.tasks.data_table import DataTable
 from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData
@@ -22,20 +23,21 @@ class OfDocuments(Task[Splits[TextDocument]]):
     """A task whose examples are windows of documents."""
 
     @abstractmethod
-    def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> WindowObjective:
+    def objective(self, tokenizer: Tokenizer, window: int) -> WindowObjective:
         """What a window becomes."""
 
-    def begins(self, recipe: Recipe) -> bool:
+    @property
+    def begins(self) -> bool:
         """Whether every document of the stream begins with a special token."""
         return False
 
-    def ends(self, recipe: Recipe) -> bool:
+    def ends(self, data: DataTable | None) -> bool:
         """Whether every document of the stream ends with a special token."""
         return True
 
-    def file_format(self, recipe: Recipe, path: Path) -> str:
+    def file_format(self, data: DataTable | None, path: Path) -> str:
         """How a file to measure on is read: as the recipe's own are."""
-        return "auto" if recipe.data is None else recipe.data.format
+        return "auto" if data is None else data.format
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[TextDocument]:
         """The documents of a text file, of a table, or a file that is one document."""
@@ -56,31 +58,33 @@ class OfDocuments(Task[Splits[TextDocument]]):
         self, recipe: Recipe, data: Splits[TextDocument], module: Network, tokenizer: Tokenizer
     ) -> TrainingData:
         """Windows in a random order to train on, all of the validation text to measure."""
-        plan, objective = recipe.training, self.objective(recipe, tokenizer)
+        window = window_of(module.config, recipe.data)
+        plan, objective = recipe.training, self.objective(tokenizer, window)
         require_positions(module.config, objective.places)
-        train, held = (self._stream(recipe, tokenizer, one) for one in (data.train, data.valid))
+        train, held = (self._stream(recipe.data, tokenizer, one) for one in (data.train, data.valid))
         batches = Windows.filling(train, objective, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         valid = in_order(held, objective, plan.batch_tokens)
         summary = f"{len(train):,} tokens an epoch in {batches.epoch:,} windows; {len(held):,} tokens to validate on"
         trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
-        return TrainingData(trainable, batches, valid, summary, window_of(recipe))
+        return TrainingData(trainable, batches, valid, summary, window)
 
-    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[TextDocument]:
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[TextDocument]:
         """The documents of a file, read as the recipe's own are."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file of text")
-        return _read(paths[0], self.file_format(recipe, paths[0]), reading_of(recipe)[1])
+        return _read(paths[0], self.file_format(data, paths[0]), reading_of(data)[1])
 
     def windows(self, model: Loaded, examples: Sequence[TextDocument]) -> tuple[TokenStream, WindowObjective]:
         """The documents to measure on as a stream, and how it is read."""
         if not examples:
             raise InputError("there is no text to measure on", "give a file of text, or test data in the recipe")
-        return self._stream(model.recipe, model.tokenizer, examples), self.objective(model.recipe, model.tokenizer)
+        window = window_of(model.module.config, model.data)
+        return self._stream(model.data, model.tokenizer, examples), self.objective(model.tokenizer, window)
 
-    def _stream(self, recipe: Recipe, tokenizer: Tokenizer, documents: Sequence[TextDocument]) -> TokenStream:
+    def _stream(self, data: DataTable | None, tokenizer: Tokenizer, documents: Sequence[TextDocument]) -> TokenStream:
         texts = [one.text for one in documents]
-        return TokenStream.of(texts, tokenizer, begin=self.begins(recipe), end=self.ends(recipe))
+        return TokenStream.of(texts, tokenizer, begin=self.begins, end=self.ends(data))
 
 
 def _read(path: Path, format: str, columns: Mapping[str, str]) -> list[TextDocument]:

@@ -9,7 +9,7 @@ from regard.data.splits import E, Splits, hold_out
 from regard.data.tables import TABLES, ending, look
 from regard.errors import ConfigError, FileError, changing
 from regard.models.network import NetworkShape
-from regard.tasks.data_table import PARTS, DataTable, Source
+from regard.tasks.data_table import DataTable, Source
 from regard.tasks.recipe import Recipe
 
 WINDOW = 256
@@ -83,7 +83,7 @@ def settle(recipe: Recipe) -> tuple[Recipe, list[str]]:
     path = table.paths(table.train)
     require_there(path)
     assert isinstance(path, Path)
-    layout = look(path, PARTS[recipe.task.name], table.format, table.columns)
+    layout = look(path, recipe.task.parts, table.format, table.columns)
     others = [one for one in (table.valid, table.test) if one is not None]
     if layout.format not in TABLES or any(not isinstance(one, str) or ending(one) != ending(path) for one in others):
         return recipe, [layout.said] if layout.said else []
@@ -92,33 +92,32 @@ def settle(recipe: Recipe) -> tuple[Recipe, list[str]]:
     return settled, [layout.said] if layout.said else []
 
 
-def window_of(recipe: Recipe) -> int:
+def window_of(shape: NetworkShape, data: DataTable | None) -> int:
     """How many tokens are read at once; of a model that was loaded, all that it has positions for."""
-    limit = recipe.model.position_limit or WINDOW
-    if recipe.data is None:
+    limit = shape.position_limit or WINDOW
+    if data is None:
         return limit
-    return recipe.data.window or min(WINDOW, limit)
+    return data.window or min(WINDOW, limit)
 
 
-def read_by_name(recipe: Recipe, paths: Sequence[Path]) -> Recipe:
-    """The recipe to read a user's own files by: where a name is clear, `format` goes by it.
+def read_by_name(table: DataTable | None, paths: Sequence[Path]) -> DataTable | None:
+    """How a user's own files are read: where a name is clear, `format` goes by it.
 
-    A file named as the recipe's own are is read as these are.
+    A file named as those that were trained on is read as these are.
     """
-    table = recipe.data
     if table is None or table.train is None or len(paths) != 1:
-        return recipe
+        return table
     own = table.train if isinstance(table.train, str) else table.train[0]
     if ending(paths[0]) in ("", ending(own)):
-        return recipe
+        return table
     named = {part: column for part, column in table.columns.items() if not column.isdecimal()}
     columns = named if len(named) == len(table.columns) else {}
-    return recipe.model_copy(update={"data": table.model_copy(update={"format": "auto", "columns": columns})})
+    return table.model_copy(update={"format": "auto", "columns": columns})
 
 
-def reading_of(recipe: Recipe) -> tuple[str, dict[str, str]]:
-    """The format and the columns of files that are read as the recipe's own are."""
-    return ("auto", {}) if recipe.data is None else (recipe.data.format, recipe.data.columns)
+def reading_of(data: DataTable | None) -> tuple[str, dict[str, str]]:
+    """The format and the columns of files that are read as these data are."""
+    return ("auto", {}) if data is None else (data.format, data.columns)
 
 
 def require_positions(shape: NetworkShape, places: int) -> None:

@@ -98,7 +98,7 @@ class Generation(Task[D]):
         if not isinstance(strategy, Greedy | Sample | Beam | None):
             raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
         for text in texts:
-            self.check(model.recipe, text)
+            self.check(model, text)
         device = model.module.device
         found: list[list[Hypothesis]] = []
         for first in range(0, len(texts), TOGETHER):
@@ -116,7 +116,7 @@ class Generation(Task[D]):
         chosen = strategy or model.decoding.chosen()
         if isinstance(chosen, Beam):
             raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
-        self.check(model.recipe, text)
+        self.check(model, text)
         inputs = self.prompt(model, [text])
         self.warn_of_length(model, inputs)
         inputs = inputs.to(model.module.device)

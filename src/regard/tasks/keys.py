@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from regard.config import Config
-from regard.tasks.recipe import TABLES, Recipe, toml_value
+from regard.tasks.recipe import Recipe, tables, toml_value
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,17 @@ class Key:
 
 
 def keys(table: str | None = None) -> list[Key]:
-    """Of one table, or of all; a table inside a table comes after it."""
-    return [key for name in TABLES if table in (None, name) for key in _keys(name, TABLES[name])]
+    """Of one table, or of all; a table inside a table comes after it.
+
+    Of a union, each member's own, and the name of the member stands behind that of the table: `model: bahdanau`.
+    """
+    found: list[Key] = []
+    for name, classes in tables().items():
+        if table in (None, name):
+            for one in classes:
+                member = "" if len(classes) == 1 else f": {one.model_fields['name'].default}"
+                found += _keys(name + member, one)
+    return found
 
 
 def _keys(table: str, model: type[Config]) -> Iterator[Key]:
@@ -42,14 +51,14 @@ def _keys(table: str, model: type[Config]) -> Iterator[Key]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Config):
             inner.append((f"{table}.{name}", field.annotation))
-        else:
-            yield Key(table, name, _kind(field.annotation), _default(field), field.description or "")
+        elif not field.exclude:
+            yield Key(table, field.alias or name, _kind(field.annotation), _default(field), field.description or "")
     for name, other in inner:
         yield from _keys(name, other)
 
 
 def _default(field: FieldInfo) -> Any:
-    value = field.get_default(call_default_factory=True)
+    value = None if field.is_required() else field.get_default(call_default_factory=True)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -71,9 +80,10 @@ def _kind(annotation: Any) -> str:
 
 def explained(recipe: Recipe) -> str:
     """The recipe as TOML, every default written out, the meaning of every key beside it; absent keys are comments."""
-    values = recipe.model_dump(mode="json")
+    values = recipe.tables()
     lines: list[str] = []
-    for table, model in TABLES.items():
+    for table in tables():
+        model = type(getattr(recipe, table))
         if values[table] is not None:
             about = (model.__doc__ or "").strip().splitlines()[0]
             lines += [f"# {about}", *_explained(table, model, values[table]), ""]
@@ -82,7 +92,10 @@ def explained(recipe: Recipe) -> str:
 
 def _explained(table: str, model: type[Config], values: dict[str, Any]) -> list[str]:
     lines, inner = [f"[{table}]"], []
-    for name, field in model.model_fields.items():
+    for key, field in model.model_fields.items():
+        name = field.alias or key
+        if field.exclude:
+            continue
         value, meaning = values[name], field.description or ""
         if isinstance(field.annotation, type) and issubclass(field.annotation, Config):
             inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", field.annotation, value)]

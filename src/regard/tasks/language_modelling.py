@@ -4,9 +4,10 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 
 from regard.data.batching import Batch, Inputs, Padded
 from regard.data.splits import Splits, TextDocument
@@ -17,11 +18,12 @@ from regard.decoding.sliding import Sliding
 from regard.decoding.stepper import Stepper
 from regard.errors import InputError, LengthWarning
 from regard.models.network import Network
+from regard.tasks.data_table import DataTable
 from regard.tasks.document_task import OfDocuments
 from regard.tasks.files import window_of
 from regard.tasks.generation import Generation
-from regard.tasks.recipe import Recipe
 from regard.tasks.task import USUAL, Loaded, Measuring, Needs
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import Trainable, summed_cross_entropy
 
@@ -35,40 +37,56 @@ WIDEST = 4096
 """Tokens of a window to measure in, where the model could read more and nobody asked for more."""
 
 
-class Language(OfDocuments, Generation[Splits[TextDocument]]):
+class LanguageModellingTable(TaskTable):
     """A text in, its continuation out."""
 
-    name = "language_modelling"
+    name: Literal["language_modelling"] = Field("language_modelling", description="the next token of running text")
+    begin: Literal["bos", "none"] = Field(
+        "bos", description="the special token that texts begin with, in training and when it goes on"
+    )
+
+    parts = ("text",)
+    files = '`data=["book.txt"]`'
+    data_keys = frozenset({"window"})
+    writes = True
+
+
+class LanguageModelling(OfDocuments, Generation[Splits[TextDocument]]):
+    """A text in, its continuation out."""
+
+    Table = LanguageModellingTable
+    options: LanguageModellingTable
     needs = Needs(decodes=True, source=False)
     continues = True
     example = TextDocument
 
-    def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> NextToken:
+    def objective(self, tokenizer: Tokenizer, window: int) -> NextToken:
         """Every token predicts the next."""
-        return NextToken(window_of(recipe))
+        return NextToken(window)
 
-    def begins(self, recipe: Recipe) -> bool:
+    @property
+    def begins(self) -> bool:
         """As [task] begin says."""
-        return recipe.task.begin == "bos"
+        return self.options.begin == "bos"
 
-    def ends(self, recipe: Recipe) -> bool:
+    def ends(self, data: DataTable | None) -> bool:
         """Where the data are documents; a file that is one text has no end that a model could learn."""
-        return recipe.data is not None and recipe.data.format != "whole"
+        return data is not None and data.format != "whole"
 
-    def file_format(self, recipe: Recipe, path: Path) -> str:
+    def file_format(self, data: DataTable | None, path: Path) -> str:
         """As the recipe's own files are; for a model that was loaded, a plain text file is one text."""
-        if recipe.data is not None:
-            return recipe.data.format
+        if data is not None:
+            return data.format
         return "whole" if ending(path) in ("", ".tsv") else "auto"
 
-    def check(self, recipe: Recipe, text: str) -> None:
+    def check(self, model: Loaded, text: str) -> None:
         """A text to go on with may be blank, such as a line's end, but not nothing."""
         if not text:
             raise InputError("the text is empty", "give its beginning")
 
     def prompt(self, model: Loaded, texts: Sequence[str]) -> Inputs:
         """The texts, padded on the left so that all go on at the same column."""
-        before = [model.tokenizer.bos_id] if self.begins(model.recipe) else []
+        before = [model.tokenizer.bos_id] if self.begins else []
         rows = [[*before, *ids] for ids in model.tokenizer.encode_batch(list(texts))]
         return Inputs(Padded.of(rows, side="left"))
 
@@ -94,13 +112,13 @@ class Language(OfDocuments, Generation[Splits[TextDocument]]):
         """All of it."""
         return model.tokenizer.encode(text)
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         return ("loss", "perplexity", "bits_per_byte")
 
     def reading(self, model: Loaded, how: Measuring = USUAL) -> dict[str, int]:
         """The model's own context, as far as it is known and no wider than WIDEST; windows side by side."""
         config = model.module.config
-        own = min(config.context, WIDEST) if config.context is not None else window_of(model.recipe)
+        own = min(config.context, WIDEST) if config.context is not None else window_of(config, model.data)
         window = how.window or own
         stride = how.stride or window
         if config.position_limit is not None and window > config.position_limit:

@@ -1,10 +1,11 @@
 """Masked language modelling: an encoder that fills what is hidden in a text."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from regard.data.batching import IGNORED, Inputs, Padded
@@ -13,11 +14,11 @@ from regard.data.splits import TextDocument
 from regard.data.windows import in_order
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
+from regard.tasks.data_table import DataTable
 from regard.tasks.document_task import OfDocuments
-from regard.tasks.files import window_of
 from regard.tasks.language_modelling import MEASURED
-from regard.tasks.recipe import Recipe
 from regard.tasks.task import USUAL, Answer, Loaded, Measuring, Needs, refuse_decoding
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import cross_entropy
 
@@ -25,19 +26,30 @@ LIKELIEST = 5
 """Fills told of each hidden place."""
 
 
-class Masked(OfDocuments):
+class MaskedTable(TaskTable):
     """A text with hidden places in, what may stand there out."""
 
-    name = "masked"
+    name: Literal["masked"] = Field("masked", description="hidden tokens of running text")
+
+    parts = ("text",)
+    files = '`data=["book.txt"]`'
+    data_keys = frozenset({"window"})
+
+
+class MaskedLanguageModelling(OfDocuments):
+    """A text with hidden places in, what may stand there out."""
+
+    Table = MaskedTable
+    options: MaskedTable
     needs = Needs(decodes=False, outputs=("masked", "tokens"))
     example = TextDocument
     specials = (Tokenizer.mask,)
 
-    def objective(self, recipe: Recipe, tokenizer: Tokenizer) -> Masking:
+    def objective(self, tokenizer: Tokenizer, window: int) -> Masking:
         """Some tokens of every window are hidden."""
-        return Masking(tokenizer, window_of(recipe))
+        return Masking(tokenizer, window)
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         return ("loss", "accuracy")
 
     def answers(

@@ -3,20 +3,22 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from regard.data.corpus import Split
-from regard.data.questions import Question, SpanExample, SpanFinding, read_questions, split_question
+from regard.data.questions import ASKED, Question, SpanExample, SpanFinding, read_questions, split_question
 from regard.data.splits import Splits, hold_out
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.answers import overlap, same_answer
 from regard.models.network import Network
+from regard.tasks.data_table import DataTable
 from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
@@ -32,6 +34,7 @@ from regard.tasks.task import (
     amount,
     refuse_decoding,
 )
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import SpanPrediction
 
@@ -48,10 +51,21 @@ class Found:
     score: float
 
 
-class Questions(Task[Splits[Question]]):
+class QuestionAnsweringTable(TaskTable):
     """A question and a passage in, the part of the passage that answers it out."""
 
-    name = "question_answering"
+    name: Literal["question_answering"] = Field("question_answering", description="answers found in passages")
+
+    parts = ASKED
+    files = '`data=["questions.jsonl"]` (question, context, answer), or the JSON of SQuAD'
+    data_keys = frozenset({"window", "seed"})
+
+
+class QuestionAnswering(Task[Splits[Question]]):
+    """A question and a passage in, the part of the passage that answers it out."""
+
+    Table = QuestionAnsweringTable
+    options: QuestionAnsweringTable
     needs = Needs(decodes=False, outputs=("spans",))
     example = Question
 
@@ -70,7 +84,7 @@ class Questions(Task[Splits[Question]]):
         self, recipe: Recipe, data: Splits[Question], module: Network, tokenizer: Tokenizer
     ) -> TrainingData:
         """Windows of like length side by side."""
-        plan, how = recipe.training, _finding(recipe, module, tokenizer)
+        plan, how = recipe.training, _finding(recipe.data, module, tokenizer)
         if plan.label_smoothing:
             raise ConfigError(
                 f"[training] label_smoothing = {plan.label_smoothing} has no meaning for places in a text",
@@ -82,10 +96,10 @@ class Questions(Task[Splits[Question]]):
         valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]
         return TrainingData(SpanPrediction(module), batches, valid, amount(batches, data), how.window)
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         return ("exact_match", "f1")
 
-    def check(self, recipe: Recipe, text: str) -> None:
+    def check(self, model: Loaded, text: str) -> None:
         """A question, a tab, a passage."""
         question, context = split_question(text)
         if not question or not context.strip():
@@ -104,7 +118,7 @@ class Questions(Task[Splits[Question]]):
 
     @torch.no_grad()
     def _answer(self, model: Loaded, asked: Question) -> Answer:
-        how = _finding(model.recipe, model.module, model.tokenizer)
+        how = _finding(model.data, model.module, model.tokenizer)
         device = model.module.device
         found = []
         for rows in by_length(how.windows(asked), how, max(MEASURED, how.window)):
@@ -117,11 +131,11 @@ class Questions(Task[Splits[Question]]):
         text = asked.context[start:end]
         return Answer(text, text, {"output": text, "score": best.score, "start": start, "end": end})
 
-    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Question]:
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[Question]:
         """The questions of one file."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file in the format of SQuAD")
-        return read_questions(paths[0], *reading_of(recipe))
+        return read_questions(paths[0], *reading_of(data))
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of answers that are a reference, and the mean overlap of their words with the best reference."""
@@ -141,14 +155,14 @@ class Questions(Task[Splits[Question]]):
         }
 
 
-def _finding(recipe: Recipe, module: Network, tokenizer: Tokenizer) -> SpanFinding:
+def _finding(data: DataTable | None, module: Network, tokenizer: Tokenizer) -> SpanFinding:
     kinds = max(tokenizer.apply_template([0], [0])[1]) + 1
     if 0 < module.config.segment_kinds < kinds:
         raise ConfigError(
             f"[model] segments = {module.config.segment_kinds} tells no question from its passage, which are {kinds}",
             f"use model.segments={kinds}, or 0 to tell none apart",
         )
-    return SpanFinding(tokenizer, window=window_of(recipe))
+    return SpanFinding(tokenizer, window=window_of(module.config, data))
 
 
 def without_blanks(text: str, start: int, end: int) -> tuple[int, int]:

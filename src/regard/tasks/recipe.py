@@ -5,57 +5,29 @@
     [tokenizer]  how text becomes ids           [decoding]   how it answers
 
 `model = "transformer"` is short for `[model] name = "transformer"`, `data = "dates"` for `[data] corpus = "dates"`.
-Unknown keys are refused with the nearest known.
+Tasks and networks declare and register what stands in [task] and [model]; here it is only put together. Unknown keys
+are refused with the nearest known, and keys without effect with what would give them one.
 """
 
 import json
 import math
 import os.path
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from regard.config import Config
-from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Renormalized, Suppressed
-from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import ConfigError, FileError, choose
-from regard.metrics.text import BleuTokenizer
-from regard.models.config import TransformerShape
-from regard.models.network import NetworkShape, read_shape
+from regard.models.network import NETWORKS, Checkpoint, NetworkShape, read_shape
 from regard.tasks.data_table import DataTable, check_columns, replace_source
+from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.task_table import TASK_TABLES, TaskTable, read_task
 from regard.training.plan import TrainingPlan
-
-TokenId = Annotated[int, Field(ge=0)]
-TaskName = Literal[
-    "translation",
-    "language_modelling",
-    "masked",
-    "denoising",
-    "classification",
-    "question_answering",
-    "sentence_embedding",
-]
-
-
-class TaskTable(Config):
-    """What the model is for."""
-
-    name: TaskName = Field("translation", description="what is learnt from the data")
-    bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
-    prefix: str = Field("", description="put before every source or embedded text, as T5 is told what to do")
-    begin: Literal["bos", "none"] = Field(
-        "bos", description="the special token a language model's texts begin with, in training and when it goes on"
-    )
-    pooling: Literal["mean", "first", "max"] = Field(
-        "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"
-    )
-    normalised: bool = Field(True, description="what stands for a whole text is brought to length 1")
-    max_seq_length: int | None = Field(None, ge=1, description="tokens of a text that is embedded; the rest is cut off")
-    do_lower_case: bool = Field(False, description="a text that is embedded is read in small letters")
 
 
 class TokenizerTable(Config):
@@ -68,140 +40,58 @@ class TokenizerTable(Config):
     sample: int = Field(20_000, ge=1, description="training examples it is learnt from")
 
 
-class DecodingTable(Config):
-    """How the model answers when nothing else is asked for; also `generation_config.json`."""
-
-    strategy: Literal["greedy", "sample", "beam"] = Field("greedy", description="how tokens are chosen")
-    beams: int | None = Field(None, ge=1, le=512, description="width of the beam; 5 if absent")
-    length_penalty: float | None = Field(
-        None, allow_inf_nan=False, description="power of the length a beam's score is divided by"
-    )
-    temperature: float | None = Field(None, gt=0, description="of sampling")
-    top_k: int | None = Field(None, ge=1, description="sample among this many")
-    top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
-    seed: int | None = Field(None, ge=0, lt=2**32, description="of sampling")
-    max_new_tokens: int = Field(64, ge=1, description="length limit of an answer")
-    ends: tuple[TokenId, ...] | None = Field(
-        None, min_length=1, description="ids that end it; the tokenizer's if absent"
-    )
-    suppressed: tuple[TokenId, ...] | None = Field(None, description="ids that are never in it")
-    forced_bos: TokenId | None = Field(None, description="the id every answer begins with")
-    forced_eos: TokenId | None = Field(None, description="the id at its length limit, where it has not ended before")
-    renormalize: bool = Field(False, description="a beam counts shares of what may be chosen, as Marian's do")
-
-    @model_validator(mode="after")
-    def _options_belong(self) -> "DecodingTable":
-        used = {"greedy": (), "beam": BEAM_OPTIONS, "sample": SAMPLE_OPTIONS}[self.strategy]
-        for name in (*BEAM_OPTIONS, *SAMPLE_OPTIONS):
-            if getattr(self, name) is not None and name not in used:
-                owner = "beam" if name in BEAM_OPTIONS else "sample"
-                raise ConfigError(
-                    f"{name} has no effect with strategy {self.strategy!r}",
-                    f"use strategy {owner!r} or leave {name} out",
-                )
-        return self
-
-    def chosen(self) -> Strategy:
-        """The strategy these options describe."""
-        given = {name: getattr(self, name) for name in SAMPLE_OPTIONS if getattr(self, name) is not None}
-        if self.strategy == "sample":
-            return Sample(**given)
-        if self.strategy == "beam":
-            size = 5 if self.beams is None else self.beams
-            return Beam(size, 1.0 if self.length_penalty is None else self.length_penalty)
-        return Greedy()
-
-    def filters(self, vocabulary: int) -> tuple[Filter, ...]:
-        """Which tokens of so many may be chosen, whatever the strategy."""
-        ones = [one for one in (self.forced_bos, self.forced_eos) if one is not None]
-        suppressed = self.suppressed or ()
-        none = max((*ones, *suppressed, *(self.ends or ())), default=0)
-        if none >= vocabulary or len(set(suppressed)) == vocabulary:
-            problem = f"id {none} is none" if none >= vocabulary else "every one is suppressed"
-            raise ConfigError(f"[decoding] {problem} of the model's {vocabulary} tokens", f"use 0 to {vocabulary - 1}")
-        found: list[Filter] = [Suppressed(suppressed)] if suppressed else []
-        found += [] if self.forced_bos is None else [ForcedBos(self.forced_bos)]
-        found += [] if self.forced_eos is None else [ForcedEos(self.forced_eos)]
-        return (*found, Renormalized()) if self.renormalize else tuple(found)
-
-
-BEAM_OPTIONS = ("beams", "length_penalty")
-SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "seed")
-
-
-MEANT_FOR: dict[str, tuple[str, ...]] = {
-    "task.bleu": ("translation",),
-    "task.prefix": ("translation", "sentence_embedding"),
-    "task.begin": ("language_modelling",),
-    "task.pooling": ("sentence_embedding",),
-    "task.normalised": ("sentence_embedding",),
-    "task.max_seq_length": ("sentence_embedding",),
-    "task.do_lower_case": ("sentence_embedding",),
-    "data.window": ("language_modelling", "masked", "denoising", "classification", "question_answering"),
-    "data.batches": ("translation",),
-}
-"""The keys that mean something for some tasks alone."""
-
-
-EXAMPLES = {
-    "translation": '`data=["english.txt", "french.txt"]`, or one file: pairs.tsv, pairs.csv or pairs.jsonl',
-    "classification": '`data=["reviews.csv"]` (columns text and label), or .tsv or .jsonl',
-    "question_answering": '`data=["questions.jsonl"]` (question, context, answer), or the JSON of SQuAD',
-    "language_modelling": '`data=["book.txt"]`',
-    "masked": '`data=["book.txt"]`',
-    "denoising": '`data=["book.txt"]`',
-}
-"""What a task's files may be called."""
-
 MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name"}
 """What a string in place of a table means."""
+UNIONS: dict[str, Callable[[Mapping[str, Any]], Config]] = {"task": read_task, "model": read_shape}
+"""Tables that are of one class or another, by the name in them."""
 
 
 class Recipe(Config):
     """All tables of a recipe."""
 
-    task: TaskTable = TaskTable()
-    data: DataTable | None = Field(
-        None, description="absent where a model was loaded, or where a user's files are missing"
-    )
+    task: SerializeAsAny[TaskTable] = Field(default_factory=lambda: read_task({}))
+    data: DataTable | None = Field(None, description="absent where a user's files are missing")
     tokenizer: TokenizerTable = TokenizerTable()
-    model: SerializeAsAny[NetworkShape] = TransformerShape()
+    model: SerializeAsAny[NetworkShape] = Field(default_factory=lambda: read_shape({}))
     training: TrainingPlan = TrainingPlan()
     decoding: DecodingTable = DecodingTable()
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _network(cls, value: Any) -> Any:
-        return read_shape(value) if isinstance(value, dict) else value
 
     @field_validator("*", mode="wrap")
     @classmethod
     def _table(cls, value: Any, read: Callable[[Any], Any], info: Any) -> Any:
-        """A string alone is a table's main key, and an error says which table it is about."""
+        """A string alone is a table's main key, a union is read by it, and an error says which table it is about."""
         if isinstance(value, str) and info.field_name in MAIN_KEYS:
             value = {MAIN_KEYS[info.field_name]: value}
         try:
+            if isinstance(value, dict) and info.field_name in UNIONS:
+                value = UNIONS[info.field_name](value)
             return read(value)
         except ConfigError as error:
             raise ConfigError(f"[{info.field_name}] {error.problem}", error.remedy) from error
 
     @model_validator(mode="after")
     def _keys_have_a_meaning(self) -> "Recipe":
-        for path, tasks in MEANT_FOR.items():
-            table, key = path.split(".")
-            values = getattr(self, table)
-            if values is None or self.task.name in tasks:
-                continue
-            if getattr(values, key) != type(values).model_fields[key].default:
+        """What would change nothing is refused: keys of other tasks and networks."""
+        for key, readers in _data_keys().items():
+            if self.data is not None and self.task.name not in readers and _given(self.data, key):
                 raise ConfigError(
-                    f"[{table}] {key} has no effect on task {self.task.name!r}",
-                    f"leave it out; it is for {', '.join(tasks)}",
+                    f"[data] {key} has no effect on task {self.task.name!r}",
+                    f"leave it out; it is for {', '.join(readers)}",
                 )
+        idle = self.task.idle(None if self.data is None else self.data.corpus)
+        for table, values, keys in (("task", self.task, idle), ("model", self.model, self.model.idle())):
+            for key, instead in keys.items():
+                raise ConfigError(f"[{table}] {key} = {getattr(values, key)!r} has no effect", instead)
+        if not self.task.writes and self.decoding != DecodingTable():
+            key = next(key for key in DecodingTable.model_fields if _given(self.decoding, key))
+            raise ConfigError(
+                f"[decoding] {key} has no effect on task {self.task.name!r}, which writes no text", "leave it out"
+            )
         return self
 
     @model_validator(mode="after")
     def _tokenizer_can_be_learnt(self) -> "Recipe":
-        if self.data is not None and self.tokenizer.kind == "pretrained":
+        if self.data is not None and self.tokenizer.kind == "pretrained" and not self.model.begins_in:
             raise ConfigError(
                 "[tokenizer] kind = 'pretrained' is that of a model which was loaded, and nothing learns it", "use bpe"
             )
@@ -210,17 +100,14 @@ class Recipe(Config):
     @model_validator(mode="after")
     def _columns_have_a_meaning(self) -> "Recipe":
         if self.data is not None:
-            check_columns(self.task.name, self.data.columns)
+            check_columns(self.task, self.data.columns)
         return self
 
     @property
     def given(self) -> DataTable:
         """The data, which must be there."""
         if self.data is None or (self.data.corpus is None and self.data.train is None):
-            raise ConfigError(
-                "the recipe has no data of its own",
-                f"give your files: {EXAMPLES.get(self.task.name, '`data=[FILE]`')}",
-            )
+            raise ConfigError("the recipe has no data of its own", f"give your files: {self.task.files}")
         return self.data
 
     @model_validator(mode="after")
@@ -232,27 +119,50 @@ class Recipe(Config):
             )
         return self
 
+    def tables(self) -> dict[str, Any]:
+        """All values, as JSON and TOML have them."""
+        return self.model_dump(mode="json", by_alias=True)
+
     def toml(self) -> str:
         """The recipe as a file, every default written out."""
-        lines = []
-        for table, values in self.model_dump(mode="json").items():
-            if values is None:
-                continue
-            nested = {key: values.pop(key) for key in list(values) if isinstance(values[key], dict)}
-            lines += [f"[{table}]", *_entries(values), ""]
-            for key, inner in nested.items():
-                lines += [f"[{table}.{key}]", *_entries(inner), ""] if inner else []
-        return "\n".join(lines)
+        return as_toml(self.tables())
 
 
-TABLES: dict[str, type[Config]] = {
-    "task": TaskTable,
-    "data": DataTable,
-    "tokenizer": TokenizerTable,
-    "model": TransformerShape,
-    "training": TrainingPlan,
-    "decoding": DecodingTable,
-}
+def tables() -> dict[str, tuple[type[Config], ...]]:
+    """Every table with the classes it may be of: more than one where it is a union."""
+    return {
+        "task": tuple(TASK_TABLES.values()),
+        "data": (DataTable,),
+        "tokenizer": (TokenizerTable,),
+        "model": (*(one.shape for one in NETWORKS.values()), Checkpoint),
+        "training": (TrainingPlan,),
+        "decoding": (DecodingTable,),
+    }
+
+
+def _data_keys() -> dict[str, list[str]]:
+    """The keys of [data] that not every task reads, with those that do."""
+    keys = sorted(set().union(*(table.data_keys for table in TASK_TABLES.values())))
+    return {key: [name for name, table in TASK_TABLES.items() if key in table.data_keys] for key in keys}
+
+
+def _given(table: Config, key: str) -> bool:
+    """Whether a key has another value than its default."""
+    return bool(getattr(table, key) != type(table).model_fields[key].get_default(call_default_factory=True))
+
+
+def as_toml(tables: Mapping[str, Any]) -> str:
+    """Tables as a file; what is absent is left out."""
+    lines = []
+    for table, given in tables.items():
+        if given is None:
+            continue
+        values = dict(given)
+        nested = {key: values.pop(key) for key in list(values) if isinstance(values[key], dict)}
+        lines += [f"[{table}]", *_entries(values), ""]
+        for key, inner in nested.items():
+            lines += [f"[{table}.{key}]", *_entries(inner), ""] if inner else []
+    return "\n".join(lines)
 
 
 def _entries(values: dict[str, Any]) -> list[str]:
@@ -272,14 +182,14 @@ def read_recipe(name: str, changes: list[str] | None = None, data: Sequence[str]
 
     A change without a value, `a.b=`, leaves the key to its default.
     """
-    return _changed(_parse(*_locate(name)), changes, data)
+    return _changed(parse_recipe(name), changes, data)
 
 
 def change_recipe(recipe: Recipe, changes: list[str] | None = None, data: Sequence[str] | None = None) -> Recipe:
     """The same of a recipe at hand."""
     if not changes and data is None:
         return recipe
-    return _changed(recipe.model_dump(mode="json", exclude_none=True), changes, data)
+    return _changed(recipe.model_dump(mode="json", by_alias=True, exclude_none=True), changes, data)
 
 
 def _changed(values: dict[str, Any], changes: list[str] | None, data: Sequence[str] | None) -> Recipe:
@@ -296,6 +206,11 @@ def shipped() -> dict[str, str]:
     found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
     lines = {entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8").splitlines()[0] for entry in found}
     return {name: line.removeprefix("# ") for name, line in lines.items()}
+
+
+def parse_recipe(name: str) -> dict[str, Any]:
+    """The tables of a recipe as they are written."""
+    return _parse(*_locate(name))
 
 
 def _locate(name: str) -> tuple[str, str]:
@@ -330,6 +245,9 @@ def apply_change(values: dict[str, Any], change: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    if keys == ["model", "from"] and text.strip():
+        begin_from(values, value)
+        return
     for key in keys[:-1]:
         inner = values.setdefault(key, {})
         if isinstance(inner, str):
@@ -343,10 +261,30 @@ def apply_change(values: dict[str, Any], change: str) -> None:
         values.pop(keys[-1], None)
 
 
+FINE_TUNING: Mapping[str, Any] = MappingProxyType(
+    {"steps": 300, "learning_rate": 1e-4, "warmup": 30, "schedule": "linear", "evaluate_every": 50, "save_every": 150}
+)
+"""What a recipe made for training from scratch gets in place of its own where a checkpoint is trained on: small steps
+and few of them (Devlin et al. 2018, §A.3)."""
+
+
+def begin_from(values: dict[str, Any], folder: Any) -> None:
+    """Let a recipe begin in a folder: network and tokenizer are the folder's, the steps those of fine-tuning."""
+    values["model"] = {"from": folder}
+    values.pop("tokenizer", None)
+    training = values.get("training", {})
+    values["training"] = {key: value for key, value in training.items() if key != "floor"} | dict(FINE_TUNING)
+
+
 def _require_known(keys: list[str]) -> None:
     """A key that is to be removed must be one that could be there."""
-    known = {name: list(table.model_fields) for name, table in TABLES.items()}
+    known = {name: [key for one in classes for key in names_of(one)] for name, classes in tables().items()}
     if keys[0] not in known:
         raise ConfigError(f"key {keys[0]!r} is unknown", choose(keys[0], known))
     if len(keys) > 1 and keys[1] not in known[keys[0]]:
         raise ConfigError(f"[{keys[0]}] key {keys[1]!r} is unknown", choose(keys[1], known[keys[0]]))
+
+
+def names_of(table: type[Config]) -> list[str]:
+    """Its keys as a recipe writes them."""
+    return [field.alias or name for name, field in table.model_fields.items()]

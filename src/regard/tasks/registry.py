@@ -1,18 +1,17 @@
-"""What models can be for, by the name a recipe's [task] gives."""
-
-from typing import Any
+"""The tasks that are shipped, made known: importing this fills `TASKS` and the union of a recipe's [task]."""
 
 from regard.tasks.classification import Classification
 from regard.tasks.denoising import Denoising
-from regard.tasks.language_modelling import Language
-from regard.tasks.masked import Masked
-from regard.tasks.question_answering import Questions
-from regard.tasks.sentence_embedding import Vectors
-from regard.tasks.task import Task
+from regard.tasks.language_modelling import LanguageModelling
+from regard.tasks.masked import MaskedLanguageModelling
+from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.sentence_embedding import SentenceEmbedding
+from regard.tasks.task import register_task
 from regard.tasks.translation import Translation
 
-ALL: tuple[Task[Any], ...] = (
-    *(Translation(), Language(), Masked(), Denoising()),
-    *(Classification(), Questions(), Vectors()),
+SHIPPED = (
+    *(Translation, LanguageModelling, MaskedLanguageModelling, Denoising),
+    *(Classification, QuestionAnswering, SentenceEmbedding),
 )
-TASKS: dict[str, Task[Any]] = {task.name: task for task in ALL}
+for task in SHIPPED:
+    register_task(task)

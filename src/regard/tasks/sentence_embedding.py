@@ -6,10 +6,11 @@ objective here to train them further, and nothing to measure them by.
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 from jaxtyping import Bool, Float
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,19 +20,35 @@ from regard.data.corpus import Corpus, Split
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError
 from regard.models.network import Network
+from regard.tasks.data_table import DataTable
 from regard.tasks.generation import TOGETHER
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Needs, Task, TrainingData, refuse_decoding
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 
 SHOWN = 8
 """Numbers of a vector that people are shown."""
 
 
-class Vectors(Task[Corpus]):
+class SentenceEmbeddingTable(TaskTable):
     """A text in, its vector out."""
 
-    name = "sentence_embedding"
+    name: Literal["sentence_embedding"] = Field("sentence_embedding", description="vectors of texts, of loaded models")
+    prefix: str = Field("", description="put before every text")
+    pooling: Literal["mean", "first", "max"] = Field(
+        "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"
+    )
+    normalised: bool = Field(True, description="what stands for a whole text is brought to length 1")
+    max_seq_length: int | None = Field(None, ge=1, description="tokens of a text that is embedded; the rest is cut off")
+    do_lower_case: bool = Field(False, description="a text is read in small letters")
+
+
+class SentenceEmbedding(Task[Corpus]):
+    """A text in, its vector out."""
+
+    Table = SentenceEmbeddingTable
+    options: SentenceEmbeddingTable
     needs = Needs(decodes=False, outputs=("none",))
 
     @torch.no_grad()
@@ -42,7 +59,7 @@ class Vectors(Task[Corpus]):
         refuse_decoding(self.name, strategy, max_new_tokens)
         answers = []
         for first in range(0, len(texts), TOGETHER):
-            for vector in sentence_vectors(model, texts[first : first + TOGETHER]).tolist():
+            for vector in sentence_vectors(model, self.options, texts[first : first + TOGETHER]).tolist():
                 more = f" … ({len(vector)} numbers)" if len(vector) > SHOWN else ""
                 shown = " ".join(f"{number:.4f}" for number in vector[:SHOWN]) + more
                 answers.append(Answer(vector, shown, {"vector": vector}))
@@ -60,7 +77,7 @@ class Vectors(Task[Corpus]):
         """There is none."""
         _refuse()
 
-    def read(self, paths: Sequence[Path], recipe: Recipe) -> Sequence[Any]:
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> Sequence[Any]:
         """There is nothing to measure."""
         _refuse()
 
@@ -69,9 +86,9 @@ class Vectors(Task[Corpus]):
         _refuse()
 
 
-def sentence_vectors(model: Loaded, texts: Sequence[str]) -> Tensor:
+def sentence_vectors(model: Loaded, options: SentenceEmbeddingTable, texts: Sequence[str]) -> Tensor:
     """One vector for each text, as [task] says: its pooling, length 1 or not, and how much of a text is read."""
-    token, task = model.tokenizer, model.recipe.task
+    token, task = model.tokenizer, options
     texts = [task.prefix + text for text in texts]
     texts = [text.lower() for text in texts] if task.do_lower_case else texts
     room = None if task.max_seq_length is None else max(task.max_seq_length - token.added(), 0)

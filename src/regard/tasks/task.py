@@ -1,7 +1,8 @@
 """What a model can be for, as one object: its data, how it is taught, how it answers and how it is measured.
 
-`TASKS` (registry.py) has them by the name a recipe's [task] gives. `regard.train` asks a task for its training data,
-`Model.run` for its answers, `regard evaluate` for its figures; none of them knows which task it is.
+A task is made from its options, the member of [task]'s union that its file declares; `TASKS` has them by name and
+`register_task` adds one. `regard.train` asks a task for its training data, `Model.run` for its answers, `regard
+evaluate` for its figures; none of them knows which task it is.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +17,10 @@ from regard.data.stream import POOL, Batches, BatchStream
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError, VocabularyError
 from regard.models.network import Head, Network, NetworkShape
-from regard.tasks.recipe import DecodingTable, Recipe
+from regard.tasks.data_table import DataTable
+from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.recipe import Recipe
+from regard.tasks.task_table import TASK_TABLES, TaskTable
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training.metric import Metric
@@ -46,13 +50,18 @@ class Loaded(Protocol):
         ...
 
     @property
-    def recipe(self) -> Recipe:
+    def task(self) -> "Task[Any]":
         """What it is for."""
         ...
 
     @property
     def decoding(self) -> DecodingTable:
         """How it answers."""
+        ...
+
+    @property
+    def data(self) -> DataTable | None:
+        """What it was trained on, where that is known."""
         ...
 
 
@@ -71,8 +80,9 @@ class InTraining:
 
     module: Network
     tokenizer: Tokenizer
-    recipe: Recipe
+    task: "Task[Any]"
     decoding: DecodingTable
+    data: DataTable | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +154,8 @@ D = TypeVar("D", bound=Examples)
 class Task(ABC, Generic[D]):
     """One thing a model can be for. `D` is what its data are: examples by split and index."""
 
-    name: ClassVar[str]
+    Table: ClassVar[type[TaskTable]]
+    """Its options: the member of [task]'s union that is its own."""
     needs: ClassVar["Needs"]
     """What a network must be able to do for it."""
     example: ClassVar[Any] = None
@@ -154,19 +165,27 @@ class Task(ABC, Generic[D]):
     specials: ClassVar[tuple[str, ...]] = ()
     """Special tokens it needs besides those every tokenizer has."""
 
+    def __init__(self, options: TaskTable | None = None) -> None:
+        self.options: Any = self.Table.model_validate({}) if options is None else options
+
+    @property
+    def name(self) -> str:
+        """What a recipe calls it."""
+        return str(self.options.name)
+
     def check_shape(self, shape: NetworkShape) -> None:
         """Raise ConfigError, with what would do, unless a network of this shape can be for this."""
         lacking = self.needs.lacking(shape)
         if lacking is not None:
             raise ConfigError(f"[model] {shape.words} cannot do task {self.name!r}: {lacking}", self.needs.remedy)
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
-        """The figures `evaluate` gives of a model of this recipe: what `training.metric` may be besides the loss."""
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
+        """The figures `evaluate` gives of a model of these data: what `training.metric` may be besides the loss."""
         return ()
 
     def check_metric(self, recipe: Recipe) -> None:
         """Raise ConfigError, with what would do, unless the task has the figure that the best model is best by."""
-        known = tuple(dict.fromkeys(("loss", *self.metrics(recipe))))
+        known = tuple(dict.fromkeys(("loss", *self.metrics(recipe.data))))
         if recipe.training.metric not in known:
             raise ConfigError(
                 f"[training] metric {recipe.training.metric!r} is no figure of task {self.name!r} on these data",
@@ -179,7 +198,7 @@ class Task(ABC, Generic[D]):
         if name == "loss":
             return Metric()
         examples = held_out(data, "valid", recipe.training.metric_examples or METRIC_EXAMPLES)
-        model = InTraining(module, tokenizer, recipe, recipe.decoding)
+        model = InTraining(module, tokenizer, self, recipe.decoding, recipe.data)
         return Metric(name, lambda: self.evaluate(model, examples)[name])
 
     @abstractmethod
@@ -216,8 +235,8 @@ class Task(ABC, Generic[D]):
     def training_data(self, recipe: Recipe, data: D, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Everything the loop needs; what cannot be trained on is refused here."""
 
-    def check(self, recipe: Recipe, text: str) -> None:
-        """Refuse, in one sentence, what a model of this recipe was never taught."""
+    def check(self, model: Loaded, text: str) -> None:
+        """Refuse, in one sentence, what the model was never taught."""
         if not text.strip():
             raise InputError("the text is empty", "give some")
 
@@ -228,8 +247,8 @@ class Task(ABC, Generic[D]):
         """What the model says to each text."""
 
     @abstractmethod
-    def read(self, paths: Sequence[Path], recipe: Recipe) -> Sequence[Any]:
-        """Examples of a user's files, to measure on."""
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> Sequence[Any]:
+        """Examples of a user's files, to measure on, read as those of `data` are."""
 
     @abstractmethod
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
@@ -267,3 +286,20 @@ def refuse_decoding(task: str, strategy: Strategy | None, max_new_tokens: int | 
 def _pieces(text: str) -> Iterator[str]:
     """A text in pieces: a word may be a whole line."""
     return (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
+
+
+TASKS: dict[str, type[Task[Any]]] = {}
+"""What models can be for, by the name a recipe's [task] gives."""
+
+
+def register_task(task: type[Task[Any]]) -> None:
+    """Make a task known by the default of its table's `name`; what is in its table may then stand in a recipe."""
+    name = task.Table.model_fields["name"].default
+    if name in TASKS:
+        raise ConfigError(f"task {name!r} is there already", "choose another name")
+    TASKS[name], TASK_TABLES[name] = task, task.Table
+
+
+def task_of(options: TaskTable) -> Task[Any]:
+    """The task with these options."""
+    return TASKS[options.name](options)

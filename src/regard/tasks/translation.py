@@ -2,33 +2,54 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from regard.data.batching import Inputs
 from regard.data.corpus import Corpus, Pair, Split, corpus
 from regard.data.objectives import Continuation, Objective, SourceToTarget
 from regard.data.packing import Packed
 from regard.data.sentinels import gaps
-from regard.data.sources import PairList, read_pairs
+from regard.data.sources import PAIR, PairList, read_pairs
 from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
-from regard.metrics.text import bleu, chrf, exact_match
+from regard.metrics.text import BleuTokenizer, bleu, chrf, exact_match
 from regard.models.network import Network, NetworkShape
 from regard.tasks.data_table import DataTable
 from regard.tasks.files import open_files, reading_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Needs, TrainingData, amount, held_out
+from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
+
+
+class TranslationTable(TaskTable):
+    """A text in, a text out."""
+
+    name: Literal["translation"] = Field("translation", description="texts with their translations")
+    bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
+    prefix: str = Field("", description="put before every source, as T5 is told what to do")
+
+    parts = PAIR
+    files = '`data=["english.txt", "french.txt"]`, or one file: pairs.tsv, pairs.csv or pairs.jsonl'
+    data_keys = frozenset({"batches", "seed"})
+    writes = True
+
+    def idle(self, corpus: str | None) -> dict[str, str]:
+        exact = corpus is not None and self.bleu != "13a"
+        return {"bleu": "leave it out: a built-in corpus is measured by exact matches"} if exact else {}
 
 
 class Translation(Generation[Corpus]):
     """A text in, a text out."""
 
-    name = "translation"
+    Table = TranslationTable
+    options: TranslationTable
     needs = Needs(decodes=True)
     example = Pair
 
@@ -44,7 +65,7 @@ class Translation(Generation[Corpus]):
 
     def training_data(self, recipe: Recipe, data: Corpus, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Targets from sources, in batches by length or packed."""
-        plan, how = recipe.training, objective(module.config, tokenizer, recipe.task.prefix)
+        plan, how = recipe.training, objective(module.config, tokenizer, self.options.prefix)
         batches = batch_stream(recipe, data, how)
         next(batches.start(Position()))
         valid = by_length(how.encode(held_out(data, "valid")), how, plan.batch_tokens)
@@ -52,19 +73,19 @@ class Translation(Generation[Corpus]):
         held = [how.batch(batch) for batch in valid]
         return TrainingData(trainable, batches, held, amount(batches, data), batches.longest())
 
-    def metrics(self, recipe: Recipe) -> tuple[str, ...]:
+    def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         """Of a built-in corpus, whose questions have one answer each, exact matches alone."""
-        return ("exact_match",) if recipe.data is not None and recipe.data.corpus else ("exact_match", "bleu", "chrf")
+        return ("exact_match",) if data is not None and data.corpus else ("exact_match", "bleu", "chrf")
 
-    def check(self, recipe: Recipe, text: str) -> None:
+    def check(self, model: Loaded, text: str) -> None:
         """No empty text, and of a built-in corpus, what it teaches."""
-        super().check(recipe, text)
-        if recipe.data is not None and recipe.data.corpus is not None:
-            open_corpus(recipe.data).check(text)
+        super().check(model, text)
+        if model.data is not None and model.data.corpus is not None:
+            open_corpus(model.data).check(text)
 
     def prompt(self, model: Loaded, texts: Sequence[str]) -> Inputs:
         """The sources, and where the decoder begins."""
-        return objective(model.module.config, model.tokenizer, model.recipe.task.prefix).prompt(texts)
+        return objective(model.module.config, model.tokenizer, self.options.prefix).prompt(texts)
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What the model wrote; where the text has gaps that the model knows, as T5 does, the text with them filled."""
@@ -78,13 +99,13 @@ class Translation(Generation[Corpus]):
             refuse_stream()
         return super().stream(model, text, strategy, max_new_tokens)
 
-    def read(self, paths: Sequence[Path], recipe: Recipe) -> list[Pair]:
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[Pair]:
         """Pairs of one file or of two."""
         if len(paths) > 2:
             raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
         if len(paths) == 2:
             return read_pairs((paths[0], paths[1]))
-        format, columns = reading_of(recipe)
+        format, columns = reading_of(data)
         return read_pairs(paths[0], "auto" if format == "parallel" else format, columns)
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
@@ -96,8 +117,8 @@ class Translation(Generation[Corpus]):
         outputs = self.answered(model, [pair.source for pair in pairs], how.progress)
         references = [pair.target for pair in pairs]
         found = {"exact_match": exact_match(outputs, references)}
-        if "bleu" in self.metrics(model.recipe):
-            found |= {"bleu": bleu(outputs, references, model.recipe.task.bleu), "chrf": chrf(outputs, references)}
+        if "bleu" in self.metrics(model.data):
+            found |= {"bleu": bleu(outputs, references, self.options.bleu), "chrf": chrf(outputs, references)}
         return found
 
 

@@ -27,7 +27,7 @@ class Handed(NamedTuple):
     counts: Int64[np.ndarray, "askers more"]
 
 
-class Block(NamedTuple):
+class CentreBlock(NamedTuple):
     """What is known of each centre word of a block: what is read, what is asked, and the steps that follow."""
 
     chances: UInt64[np.ndarray, "centres"]

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from regard.compiled import cached_njit
-from regard.embedding.word2vec.block import LANES, Block, Draws, Text
+from regard.embedding.word2vec.block import LANES, CentreBlock, Draws, Text
 from regard.embedding.word2vec.rows import choose, fetch
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -104,7 +104,7 @@ def fetch_text(at: int, text: Text) -> None:
 @compiled
 @no_type_check
 def draw_windows(
-    begin: int, end: int, words: Int32[np.ndarray, "centres"], text: Text, draws: Draws, block: Block
+    begin: int, end: int, words: Int32[np.ndarray, "centres"], text: Text, draws: Draws, block: CentreBlock
 ) -> None:
     """The words around each centre word. As many as a window may have are copied, so that no branch is a surprise."""
     for centre in range(begin, end):
@@ -125,7 +125,7 @@ def draw_windows(
 
 @compiled
 @no_type_check
-def draw_noise(begin: int, end: int, draws: Draws, block: Block) -> None:
+def draw_noise(begin: int, end: int, draws: Draws, block: CentreBlock) -> None:
     """The questions of negative sampling: each word itself, and words from the noise."""
     size = np.uint64(draws.noise.shape[0])
     for centre in range(begin, end):
@@ -142,7 +142,7 @@ def draw_noise(begin: int, end: int, draws: Draws, block: Block) -> None:
 
 @compiled
 @no_type_check
-def draw_ways(begin: int, end: int, draws: Draws, block: Block) -> None:
+def draw_ways(begin: int, end: int, draws: Draws, block: CentreBlock) -> None:
     """The questions of hierarchical softmax: those on the way to each word."""
     for centre in range(begin, end):
         word, asked = block.questions[centre, 0], 0
@@ -154,7 +154,7 @@ def draw_ways(begin: int, end: int, draws: Draws, block: Block) -> None:
         block.question_counts[centre] = asked
 
 
-def read_in(words: Int32[np.ndarray, "places"], first: int, draws: Draws, block: Block) -> Text:
+def read_in(words: Int32[np.ndarray, "places"], first: int, draws: Draws, block: CentreBlock) -> Text:
     """A chunk of text, the first place of which has this number: what is kept of it, in the order of learning."""
     kept, before, behind, places = thin(words, draws, first)
     return Text(kept, before, behind, places, spread(kept.size, block.run), first, 0, kept.size)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int32, UInt32
 
 from regard.embedding.vectors import Vectors
-from regard.embedding.word2vec.block import EIGHT, Block, Draws, Schedule, Tables, room_to_hand, zero_rows
+from regard.embedding.word2vec.block import EIGHT, CentreBlock, Draws, Schedule, Tables, room_to_hand, zero_rows
 from regard.embedding.word2vec.corpus import EncodedCorpus
 from regard.embedding.word2vec.huffman import Paths, huffman_paths
 from regard.embedding.word2vec.model import RATES, Word2VecPlan
@@ -36,7 +36,7 @@ ALL = 2**32 - 1
 
 
 @dataclass(frozen=True)
-class Progress:
+class Word2VecProgress:
     """What is known after a chunk of the text."""
 
     epoch: int
@@ -62,7 +62,7 @@ def fit(
     plan: Word2VecPlan,
     *,
     threads: int | None = None,
-    listener: Callable[[Progress], None] | None = None,
+    listener: Callable[[Word2VecProgress], None] | None = None,
 ) -> Trained:
     """Train vectors of the corpus's words; the same for any number of threads."""
     _need_numba()
@@ -90,7 +90,7 @@ def fit(
             first, done = first + len(chunk), done + int((chunk >= 0).sum())
             if listener is not None:
                 speed = done / (time.perf_counter() - begun)
-                listener(Progress(epoch + 1, plan.epochs, done, total, loss / max(predictions, 1), speed))
+                listener(Word2VecProgress(epoch + 1, plan.epochs, done, total, loss / max(predictions, 1), speed))
         if not predictions:
             raise InputError(
                 "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
@@ -106,7 +106,7 @@ class Crew:
     from one minute to the next, that takes longer than the work.
     """
 
-    def __init__(self, draws: Draws, block: Block) -> None:
+    def __init__(self, draws: Draws, block: CentreBlock) -> None:
         self.ways = [(draws, block)]
         if draws.parts > 1:
             alone = room_to_hand(1, draws.parts * block.handed.rows.shape[2])
@@ -116,7 +116,7 @@ class Crew:
         self.times = 0
 
     @contextmanager
-    def timed(self, size: int) -> Iterator[tuple[Draws, Block]]:
+    def timed(self, size: int) -> Iterator[tuple[Draws, CentreBlock]]:
         """The way that was faster, for work of this size; now and then the other, to see."""
         self.times += 1
         choose = min if self.times % AGAIN == 0 else max
@@ -133,7 +133,7 @@ def far_apart(chunks: tuple[Int32[np.ndarray, "_"], ...], places: int) -> Iterat
         yield np.concatenate(chunks[step::steps])
 
 
-def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[Draws, Tables, Block]:
+def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[Draws, Tables, CentreBlock]:
     """What the kernel works on: where chance comes from, the two tables, and room for a block."""
     words, keep, noise = len(corpus.words), corpus.keep(plan.sample), corpus.noise
     stay, other = alias_table(noise)
@@ -163,7 +163,7 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
     inputs, reads = 2 * plan.window, 1 if plan.kind == "cbow" else 2 * plan.window
     asks = 1 if plan.kind == "cbow" else questions
     room = -(-questions // EIGHT) * EIGHT
-    block = Block(
+    block = CentreBlock(
         chances=np.zeros(size, np.uint64),
         inputs=np.zeros((size, inputs), np.int32),
         befores=np.zeros(size, np.int32),

@@ -18,7 +18,7 @@ from typing import Any, no_type_check
 import numpy as np
 from jaxtyping import Float64, Int32
 
-from regard.embedding.word2vec.block import EIGHT, Block, Draws, Handed, Schedule, Tables, Text
+from regard.embedding.word2vec.block import EIGHT, CentreBlock, Draws, Handed, Schedule, Tables, Text
 from regard.embedding.word2vec.draws import address, compiled, draw_noise, draw_ways, draw_windows
 from regard.embedding.word2vec.rows import add, answer_eight, clear, dots, fetch, fetch_to_change, mix, mix_into
 from regard.embedding.word2vec.threads import Meeting, meet, new_meeting, share_out
@@ -35,14 +35,14 @@ LARGE = 1e100
 
 @compiled
 @no_type_check
-def numbers(block: Block) -> int:
+def numbers(block: CentreBlock) -> int:
     """How many there are in a row of vectors, with those that fill it up."""
     return block.input_steps.strides[1] // 4
 
 
 @compiled
 @no_type_check
-def fetch_run(at: int, window: int, text: Text, tables: Tables, block: Block) -> None:
+def fetch_run(at: int, window: int, text: Text, tables: Tables, block: CentreBlock) -> None:
     """Have the rows brought near that a run reads which begins there."""
     for place in range(max(at - window, 0), min(at + block.run + window, text.kept.size)):
         fetch(address(tables.read, text.kept[place]), numbers(block))
@@ -50,7 +50,7 @@ def fetch_run(at: int, window: int, text: Text, tables: Tables, block: Block) ->
 
 @compiled
 @no_type_check
-def fetch_questions(centre: int, tables: Tables, block: Block) -> None:
+def fetch_questions(centre: int, tables: Tables, block: CentreBlock) -> None:
     """Have the rows of a centre word's questions brought near."""
     for j in range(block.question_counts[centre]):
         fetch(address(tables.asked, block.questions[centre, j]), numbers(block))
@@ -58,7 +58,7 @@ def fetch_questions(centre: int, tables: Tables, block: Block) -> None:
 
 @compiled
 @no_type_check
-def answer_all(centre: int, reads: int, rate: float, block: Block) -> None:
+def answer_all(centre: int, reads: int, rate: float, block: CentreBlock) -> None:
     """From scores to errors, eight at a time, for every input or all as one, and the loss."""
     errors, answers, count = block.errors, block.answers, block.question_counts[centre]
     loss, product = 0.0, 1.0
@@ -78,7 +78,7 @@ def answer_all(centre: int, reads: int, rate: float, block: Block) -> None:
 
 @compiled
 @no_type_check
-def skip_gram(centre: int, first: int, rate: float, tables: Tables, block: Block) -> None:
+def skip_gram(centre: int, first: int, rate: float, tables: Tables, block: CentreBlock) -> None:
     """Every input by itself answers every question: errors, steps and loss. Those of inputs stand from `first` on."""
     inputs, questions, width = np.int64(block.input_counts[centre]), block.question_counts[centre], numbers(block)
     read, asked = address(tables.read, 0), address(tables.asked, 0)
@@ -98,7 +98,7 @@ def skip_gram(centre: int, first: int, rate: float, tables: Tables, block: Block
 
 @compiled
 @no_type_check
-def cbow(centre: int, first: int, rate: float, tables: Tables, block: Block) -> None:
+def cbow(centre: int, first: int, rate: float, tables: Tables, block: CentreBlock) -> None:
     """The mean of the inputs answers every question: errors, steps and loss. Those of inputs stand from `first` on.
 
     Each input takes the whole step of the mean, as in word2vec; its gradient would be its share of that.
@@ -137,7 +137,7 @@ def hand(part: int, row: int, table: Any, times: float, step: int, handed: Hande
 
 @compiled
 @no_type_check
-def hand_questions(part: int, centre: int, tables: Tables, block: Block) -> None:
+def hand_questions(part: int, centre: int, tables: Tables, block: CentreBlock) -> None:
     """To the owners of the rows that a centre word is asked about, their steps."""
     step, apart, times = address(block.question_steps, centre), block.question_steps.strides[1], np.float32(1.0)
     together = block.errors.shape[1] == 1
@@ -158,7 +158,7 @@ def ask_run(
     text: Text,
     draws: Draws,
     tables: Tables,
-    block: Block,
+    block: CentreBlock,
 ) -> None:
     """Steps of all rows that a run of neighbours touches: from and up to these centres, with others to follow."""
     begin, end, last = centres
@@ -205,7 +205,7 @@ def ask_all(
     text: Text,
     draws: Draws,
     tables: Tables,
-    block: Block,
+    block: CentreBlock,
 ) -> None:
     """The first step of a block, for a part of its words."""
     run = block.run
@@ -225,7 +225,7 @@ def ask_all(
 
 @compiled
 @no_type_check
-def sum_up(centres: int, block: Block) -> tuple[float, int]:
+def sum_up(centres: int, block: CentreBlock) -> tuple[float, int]:
     """The loss of a block, and how many predictions it is of."""
     loss, product, predictions, together = 0.0, 1.0, 0, block.errors.shape[1] == 1
     for centre in range(centres):
@@ -247,7 +247,7 @@ def learn_part(
     text: Text,
     draws: Draws,
     tables: Tables,
-    block: Block,
+    block: CentreBlock,
     schedule: Schedule,
     meeting: Meeting,
     found: Float64[np.ndarray, "2"],
@@ -272,7 +272,7 @@ def learn_part(
             return
 
 
-def learn(text: Text, draws: Draws, tables: Tables, block: Block, schedule: Schedule) -> tuple[float, int]:
+def learn(text: Text, draws: Draws, tables: Tables, block: CentreBlock, schedule: Schedule) -> tuple[float, int]:
     """Learn in place from a piece of text; the summed loss, and of how many predictions it is."""
     meeting, found = new_meeting(), np.zeros(2)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.devices import usable_device
 from regard.embedding.vectors import Vectors
 from regard.embedding.word2vec.corpus import LINE_END, EncodedCorpus
-from regard.embedding.word2vec.fit import Progress, Trained, far_apart, finite
+from regard.embedding.word2vec.fit import Trained, Word2VecProgress, far_apart, finite
 from regard.embedding.word2vec.huffman import huffman_paths
 from regard.embedding.word2vec.model import Word2VecPlan
 from regard.errors import InputError
@@ -36,7 +36,7 @@ CHUNKS = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class PredictionBatch:
     """A batch: the words read around each centre word, and the questions asked, with answers 1 or 0."""
 
     inputs: Int[Tensor, "centres inputs"]
@@ -46,10 +46,10 @@ class Asked:
     asked: Bool[Tensor, "centres questions"]
     answers: Float[Tensor, "centres questions"]
 
-    def split(self, size: int) -> Iterator["Asked"]:
+    def split(self, size: int) -> Iterator["PredictionBatch"]:
         """The same in batches of so many centre words."""
         for parts in zip(*(tensor.split(size) for tensor in vars(self).values()), strict=True):
-            yield Asked(*parts)
+            yield PredictionBatch(*parts)
 
 
 class Draw:
@@ -71,7 +71,7 @@ class Draw:
             tables[1][~places] = -1
             self.nodes, self.turns = torch.from_numpy(tables).to(device).unbind()
 
-    def batches(self, text: Int[Tensor, "places"]) -> Iterator[tuple[float, Asked]]:
+    def batches(self, text: Int[Tensor, "places"]) -> Iterator[tuple[float, PredictionBatch]]:
         """Those of a part of the text, each with the share of the part before it.
 
         Words are thinned out, windows have every reach, and centre words come in any order.
@@ -89,7 +89,7 @@ class Draw:
             near = centres[:, None] + offsets
             inside = near.clamp(0, len(words) - 1)
             read = (near == inside) & (offsets.abs() <= reach[:, None]) & (lines[inside] == lines[centres][:, None])
-            drawn = Asked(words[inside], read, *self._questions(words[centres]))
+            drawn = PredictionBatch(words[inside], read, *self._questions(words[centres]))
             for number, batch in enumerate(drawn.split(self.size)):
                 yield (first + number * self.size) / len(words), batch
 
@@ -117,10 +117,10 @@ class Training:
         self.sums = torch.zeros(2, dtype=torch.float64, device=read.device)
         """The loss, and of how many predictions, since somebody last set them to nothing."""
         self._rate = torch.zeros((), device=read.device)
-        self._recorded: tuple[torch.cuda.CUDAGraph, Asked] | None = None
+        self._recorded: tuple[torch.cuda.CUDAGraph, PredictionBatch] | None = None
         """A step, and where it reads its batch."""
 
-    def take(self, batch: Asked, rate: float) -> None:
+    def take(self, batch: PredictionBatch, rate: float) -> None:
         """One step; of a whole batch on a GPU the recorded one."""
         if not self.read.is_cuda or len(batch.inputs) < self.size:
             self._take(batch, rate)
@@ -133,13 +133,13 @@ class Training:
             self._rate.fill_(rate)
             graph.replay()
 
-    def _take(self, batch: Asked, rate: float | Float[Tensor, ""]) -> None:
+    def _take(self, batch: PredictionBatch, rate: float | Float[Tensor, ""]) -> None:
         loss, count = step(self.read, self.asked, batch, rate, mean=self.mean)
         self.sums += torch.stack((loss.double(), count.double()))
 
-    def _record(self, batch: Asked) -> tuple[torch.cuda.CUDAGraph, Asked]:
+    def _record(self, batch: PredictionBatch) -> tuple[torch.cuda.CUDAGraph, PredictionBatch]:
         """Write down what a step asks of the device, after trying it at a rate of nothing, which changes no vector."""
-        graph, room = torch.cuda.CUDAGraph(), Asked(*(tensor.clone() for tensor in vars(batch).values()))
+        graph, room = torch.cuda.CUDAGraph(), PredictionBatch(*(tensor.clone() for tensor in vars(batch).values()))
         sums, now = self.sums.clone(), torch.cuda.current_stream()
         aside: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(now)
@@ -156,7 +156,7 @@ class Training:
 def step(
     read: Float[Tensor, "words width"],
     asked: Float[Tensor, "rows width"],
-    batch: Asked,
+    batch: PredictionBatch,
     rate: float | Float[Tensor, ""],
     *,
     mean: bool,
@@ -193,7 +193,7 @@ def fit_in_batches(
     plan: Word2VecPlan,
     device: torch.device | str,
     *,
-    listener: Callable[[Progress], None] | None = None,
+    listener: Callable[[Word2VecProgress], None] | None = None,
 ) -> Trained:
     """Train vectors on a device."""
     place = usable_device(device)
@@ -213,7 +213,7 @@ def fit_in_batches(
             if listener is not None:
                 loss, count = training.sums.tolist()
                 speed = done / (time.perf_counter() - begun)
-                listener(Progress(epoch + 1, plan.epochs, done, total, loss / max(count, 1), speed))
+                listener(Word2VecProgress(epoch + 1, plan.epochs, done, total, loss / max(count, 1), speed))
         loss, count = training.sums.tolist()
         if not count:
             raise InputError(

@@ -1,0 +1,81 @@
+"""Training that begins with a checkpoint: the network, the weights and the tokenizer of a folder, Regard's or others'.
+
+What the task needs and the folder's network does not end with is drawn anew: BERT gets a head for its labels. What was
+kept, what is new and what was left out is said.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.api.loading import read_model
+from regard.errors import ConfigError
+from regard.models.network import Checkpoint, Network, NetworkConfig
+from regard.tasks.task import Task
+from regard.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A network with a folder's weights, its tokenizer, and sentences on what became of them."""
+
+    module: Network
+    tokenizer: Tokenizer
+    said: list[str]
+
+
+def begin_from(shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> Begun:
+    """The folder's network with the head that the task needs."""
+    found = read_model(Path(shape.folder))
+    module, tokenizer = found.module.float(), found.tokenizer
+    _require_specials(task, tokenizer, shape.folder)
+    config = _config(module.config, shape, task, labels)
+    task.check_shape(config)
+    fresh = config.build()
+    old, new = module.state_dict(), fresh.state_dict()
+    anew = config.outputs != module.config.outputs or config.labels != module.config.labels
+    kept = {
+        name: tensor
+        for name, tensor in old.items()
+        if name in new and new[name].shape == tensor.shape and not (anew and name.startswith("output."))
+    }
+    fresh.load_state_dict({**new, **kept})
+    return Begun(fresh, tokenizer, [_told(shape.folder, kept, [*new], [*old])])
+
+
+def _config(config: NetworkConfig, shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> NetworkConfig:
+    """The folder's config with another head, if need be, and the dropout that was asked for."""
+    outputs = config.outputs if config.outputs in task.needs.outputs else task.needs.outputs[0]
+    changed = config.with_head(outputs, labels)
+    if shape.dropout is None:
+        return changed
+    if "dropout" not in type(changed).model_fields:
+        raise ConfigError(f"[model] dropout has no effect on {changed.words}", "leave it out")
+    return type(changed).model_validate(changed.model_dump() | {"dropout": shape.dropout})
+
+
+def _require_specials(task: Task[Any], tokenizer: Tokenizer, folder: str) -> None:
+    """A tokenizer that was learnt gets no new entries."""
+    names = [tokenizer.mask if name == Tokenizer.mask else name for name in task.specials]
+    lacking = [name for name in names if name not in tokenizer.special_ids]
+    if lacking:
+        raise ConfigError(
+            f"[model] from: the tokenizer in {folder} has no {lacking[0]}, which task {task.name!r} needs",
+            "begin with a model that was trained for it",
+        )
+
+
+def _told(folder: str, kept: dict[str, torch.Tensor], new: list[str], old: list[str]) -> str:
+    """What was kept, what is new and what was left out, in a sentence."""
+    count = sum(tensor.numel() for tensor in kept.values())
+    sentence = f"{count:,} parameters begin as in {folder}"
+    for what, names in (
+        ("new", [name for name in new if name not in kept]),
+        ("left out", [name for name in old if name not in kept]),
+    ):
+        if names:
+            more = ", …" if len(names) > 4 else ""
+            sentence += f"; {what}: {', '.join(names[:4])}{more}"
+    return sentence
