@@ -1,4 +1,4 @@
-"""What the decoding tests drive: a Transformer, a recurrent network, and texts whose logits a function gives.
+"""What the decoding tests drive: Transformers, recurrent networks, and texts whose logits a function gives.
 
 Each comes as a `Case` with an oracle of its own, `after`: the next token's log-probabilities by one pass over the
 whole text, without any state.
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.data.batching import Inputs, Padded
 from regard.models.config import TransformerConfig
+from regard.models.network import NETWORKS
 from regard.models.transformer import Transformer
 
 END = 2
@@ -92,6 +93,29 @@ def transformer_case(
         return model(Inputs(tokens, None if read is None else Padded.of([read[row]])))[0, -1].log_softmax(-1)
 
     return Case(model, Inputs(Padded.of(texts, side=side), None if read is None else Padded.of(read)), after)
+
+
+def seq2seq_case(
+    name: str = "bahdanau",
+    cell: str = "gru",
+    *,
+    vocabulary: int = 7,
+    prompts: Sequence[int] = (3, 1, 5, 2),
+    side: str = "left",
+    seed: int = 0,
+) -> Case:
+    """A recurrent sequence-to-sequence network of one of the registered kinds."""
+    torch.manual_seed(seed)
+    model = sharpened(NETWORKS[name].config(vocabulary=vocabulary, width=5, cell=cell, layers=2).build(), 2.0, "")
+    texts = sequences(vocabulary, prompts, seed + 1)
+    read = sequences(vocabulary, (4, 7, 2, 5)[: len(prompts)], seed + 2)
+
+    @cache
+    @torch.no_grad()
+    def after(row: int, text: Text) -> Tensor:
+        return model(Inputs(Padded.of([[*texts[row], *text]]), Padded.of([read[row]])))[0, -1].log_softmax(-1)
+
+    return Case(model, Inputs(Padded.of(texts, side=side), Padded.of(read)), after)
 
 
 @dataclass(frozen=True)

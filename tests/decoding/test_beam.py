@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small_steppers import END, Case, Text, random_logits, recurrent_case, told_case, transformer_case
+from small_steppers import END, Case, Text, random_logits, recurrent_case, seq2seq_case, told_case, transformer_case
 from torch import Tensor
 
 from regard.decoding.beam import search_all
@@ -25,6 +25,8 @@ CASES: dict[str, Callable[..., Case]] = {
     "encoder_decoder": partial(transformer_case, "encoder_decoder", "sinusoidal", seed=3),
     "decoder": partial(transformer_case, "decoder", "rotary"),
     "recurrent": recurrent_case,
+    "bahdanau": seq2seq_case,
+    "luong": partial(seq2seq_case, "luong", "lstm"),
 }
 
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 import torch
-from small_steppers import END, Case, Text, random_logits, recurrent_case, told_case, transformer_case
+from small_steppers import END, Case, Text, random_logits, recurrent_case, seq2seq_case, told_case, transformer_case
 
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate, last_tokens, listeners, stream
@@ -21,9 +21,14 @@ TRANSFORMERS = {
     for positions in SCHEMES
 }
 
+SEQ2SEQ = {"seq2seq, gru": 3, "bahdanau, lstm": 5, "luong, rnn": 6}
+"""Each with a seed that gives texts of unequal length."""
+
 
 @cache
 def make(name: str) -> Case:
+    if name in SEQ2SEQ:
+        return seq2seq_case(*name.split(", "), seed=SEQ2SEQ[name])
     return recurrent_case() if name == "recurrent" else transformer_case(*TRANSFORMERS[name])
 
 
@@ -38,17 +43,17 @@ def greedily(case: Case, row: int) -> Text:
 # Greedy is the argmax of the uncached model
 
 
-@pytest.mark.parametrize("name", [*TRANSFORMERS, "recurrent"])
+@pytest.mark.parametrize("name", [*TRANSFORMERS, "recurrent", *SEQ2SEQ])
 def test_greedy_equals_the_argmax_of_the_whole_text_run_anew(name):
     case = make(name)
     found = generate(case.stepper, case.inputs, Greedy(), Stop(END, LIMIT))
     assert [one.ids for one in found] == [greedily(case, row) for row in case.rows]
 
 
-@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder"])
+@pytest.mark.parametrize("name", ["encoder_decoder, rotary", "decoder, rotary", *SEQ2SEQ])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
-def test_ragged_prompts_are_continued_alike_from_either_side(architecture, strategy):
-    case = transformer_case(architecture, "rotary")
+def test_ragged_prompts_are_continued_alike_from_either_side(name, strategy):
+    case = make(name)
     prompts = case.inputs.tokens.rows()
     found = [
         generate(
@@ -72,7 +77,7 @@ def test_the_first_step_gets_the_last_token_of_every_prompt(side):
 
 # Every strategy, every kind of model
 
-KINDS = ("encoder_decoder, rotary", "decoder, sinusoidal", "recurrent")
+KINDS = ("encoder_decoder, rotary", "decoder, sinusoidal", "recurrent", *SEQ2SEQ)
 
 
 @pytest.mark.parametrize("name", KINDS)

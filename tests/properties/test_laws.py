@@ -1,20 +1,34 @@
-"""Every law over every value of every axis, all pairs of values together; the whole product in `make test-slow`."""
+"""Every law over every registered network, every head and every value of every axis; the whole product when slow."""
 
-from itertools import combinations, product
+from collections import Counter
 
 import pytest
 import torch
-from axes_of_models import AXES, all_pairs, config, name, pairs_of, product_of_the_six
+from axes_of_models import (
+    ATTENTIONAL,
+    COVERING,
+    FIXED,
+    HEADS,
+    MOST,
+    Axes,
+    Choice,
+    all_pairs,
+    config,
+    named,
+    pairs_of,
+    whole_product,
+)
 
 from regard.inspection.laws import LAWS
-from regard.models.transformer import Transformer
+from regard.models.network import NETWORKS, NetworkConfig
 
-PAIRS = all_pairs()
+NETWORK_NAMES = set(NETWORKS)
+CASES = [(axes, choice) for axes, choices in COVERING for choice in choices]
 
 
-def departures(choice) -> dict[str, float]:
+def departures(described: NetworkConfig) -> dict[str, float]:
     torch.manual_seed(1)
-    model = Transformer(config(choice))
+    model = described.build()
     return {law.name: law.measure(model) for law in LAWS if law.applies(model)}
 
 
@@ -23,21 +37,32 @@ def too_far(measured: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in measured.items() if not value <= tolerances[name]}
 
 
-@pytest.mark.parametrize("choice", PAIRS, ids=name)
-def test_every_law_holds_for_all_pairs_of_values(choice):
-    measured = departures(choice)
-    assert len(measured) >= 7
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_every_law_holds(case: tuple[Axes, Choice]):
+    described = config(*case)
+    measured = departures(described)
+    assert len(measured) == len(LAWS) - 2 * (not described.decodes) - 2 * (described.outputs == "none")
     assert too_far(measured) == {}
 
 
-def test_the_covering_holds_every_pair_of_values():
-    covered = set().union(*(pairs_of(choice) for choice in PAIRS))
-    for (one, firsts), (other, seconds) in combinations(enumerate(AXES.values()), 2):
-        for first, second in product(firsts, seconds):
-            assert ((one, first), (other, second)) in covered
+def test_the_covering_has_every_network_every_head_and_every_value_and_few_of_each():
+    configs = [config(*case) for case in CASES]
+    counted = Counter(one.name for one in configs)
+    assert set(counted) == NETWORK_NAMES
+    assert max(counted.values()) <= MOST
+    assert {one.outputs for one in configs} == set(HEADS)
+    for axes, choices in COVERING:
+        for place, values in enumerate(axes.values()):
+            assert {choice[place] for choice in choices} == set(values)
+
+
+def test_recurrent_networks_have_every_pair_of_values():
+    for axes, choices in COVERING:
+        if axes in (ATTENTIONAL, FIXED):
+            assert all_pairs(axes) == set().union(*(pairs_of(choice) for choice in choices))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choice", list(product_of_the_six()), ids=name)
-def test_every_law_holds_for_the_whole_product(choice):
-    assert too_far(departures(choice)) == {}
+@pytest.mark.parametrize("case", list(whole_product()), ids=named)
+def test_every_law_holds_for_the_whole_product(case: tuple[Axes, Choice]):
+    assert too_far(departures(config(*case))) == {}

@@ -135,7 +135,7 @@ class Additive(Similarity):
         super().__init__()
         self.of_query = Linear(head_width, head_width, bias=False)
         self.of_key = Linear(head_width if key_width is None else key_width, head_width, bias=False)
-        self.direction = nn.Parameter(torch.empty(head_width).uniform_(-1, 1))
+        self.direction = nn.Parameter(torch.empty(head_width).uniform_(-1, 1) * head_width**-0.5)
 
     @property
     def widths(self) -> tuple[int, int]:

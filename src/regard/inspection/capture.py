@@ -154,7 +154,7 @@ class Recording:
         if not self.watching:
             return
         memory, queries = given["memory"], given["query"].shape[2]
-        before = self._belongs(layer, memory.tokens, queries, site)
+        before = self._belongs(layer, memory.keys, queries, site)
         cross = site.kind == "cross" if site is not None else before is None and queries != memory.tokens
         new = [memory.keys, memory.values] if self._values else [memory.keys]
         if before is not None:
@@ -174,8 +174,9 @@ class Recording:
             )
         )
 
-    def _belongs(self, layer: str, keys: int, queries: int, site: Site | None) -> AttentionRecord | None:
+    def _belongs(self, layer: str, held: Tensor, queries: int, site: Site | None) -> AttentionRecord | None:
         """The call of this layer that this one goes on from, in the forward it belongs to; that may be a new one."""
+        keys = held.shape[2]
         if self._open is not None and self._open not in self.forwards:
             self.forwards.append(self._open)
         elif not self.forwards or (self._open is None and self.forwards[-1].closed):
@@ -185,7 +186,8 @@ class Recording:
         if calls is None:
             return None
         grown = keys > queries and calls[-1].keys == keys - queries  # from a cache, by these queries
-        if grown or (calls[0].cross and (self._open is not None or self._grows)):
+        same = site is not None and calls[0].new_keys.data_ptr() == held.data_ptr()  # steps that read one memory
+        if grown or (calls[0].cross and (self._open is not None or self._grows or same)):
             self._grows = self._grows or grown
             return calls[-1]
         self._grows = False

@@ -59,7 +59,7 @@ def attended(
         for head in range(heads):
             shared = head * keys.shape[1] // heads
             scores = FORMULAS[type(similarity)](similarity, query[row, head].double(), keys[row, shared])
-            exponentials = (scores + added[row, head]).exp() * allowed[row, head]
+            exponentials = (scores + added[row, head]).exp().where(allowed[row, head], 0.0)
             total = exponentials.sum(-1, keepdim=True)
             out[row, head] = exponentials @ values[row, shared] / total.masked_fill(total == 0, 1.0)
     return out
