@@ -1,6 +1,8 @@
 """Taking turns in processes, and the arithmetic of what is reported."""
 
 import os
+import time
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,31 @@ def test_every_contestant_has_a_process_of_its_own_and_a_time_for_every_round():
     assert len(processes) == 2
     assert os.getpid() not in processes
     assert {one.parameters for one in results if one.precision == "bfloat16"} == {11}
+
+
+def meeting(case: str, precision: str) -> Task:
+    """Each writes its name when it first works, and waits until there are two."""
+
+    def work() -> None:
+        Path(case, str(os.getpid())).touch()
+        begun = time.monotonic()
+        while len(list(Path(case).iterdir())) < 2:
+            assert time.monotonic() < begun + 60
+
+    return Task(work, 1, 1)
+
+
+def test_what_contestants_compile_they_compile_side_by_side(tmp_path):
+    contestants = [Contestant(name, meeting, keeps_memory=False) for name in ("regard", "peer")]
+    results = compete(contestants, str(tmp_path), rounds=1, warm_up=0, precisions=["bfloat16"], compiles=True)
+    assert [(one.contestant, one.precision) for one in results] == [("regard", "bfloat16"), ("peer", "bfloat16")]
+
+
+def test_the_peak_of_a_gpus_memory_stands_beside_what_took_it():
+    [row] = compared("work", [Result("regard", "bfloat16", 3, 5, Timed("regard", (1.0,)), 7)])
+    assert row["peak_bytes"] == 7
+    [row] = compared("work", [result("regard", "bfloat16", (1.0,))])
+    assert "peak_bytes" not in row
 
 
 def result(name: str, precision: str, rounds: tuple[float, ...]) -> Result:

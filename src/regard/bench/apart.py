@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from regard.bench.timing import Timed, Work
+import torch
+
+from regard.bench.timing import Timed, Work, settle
 from regard.training.malloc import keep_freed_memory
 
 PRECISIONS = ("float32", "bfloat16")
@@ -41,6 +43,16 @@ class Contestant:
 
 
 @dataclass(frozen=True)
+class Done:
+    """A task done once: how long it took, what it was, and the most memory of a GPU its process has held."""
+
+    milliseconds: float
+    tokens: int
+    parameters: int
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Result:
     """What a contestant did of one case in one precision."""
 
@@ -49,25 +61,46 @@ class Result:
     tokens: int
     parameters: int
     timed: Timed
+    peak_bytes: int | None = None
 
 
-def compete(contestants: Sequence[Contestant], case: object, *, rounds: int = 5, warm_up: int = 1) -> list[Result]:
-    """Every contestant in every precision once per round."""
+def compete(
+    contestants: Sequence[Contestant],
+    case: object,
+    *,
+    rounds: int = 5,
+    warm_up: int = 1,
+    precisions: Sequence[str] = PRECISIONS,
+    compiles: bool = False,
+) -> list[Result]:
+    """Every contestant in every precision once per round; what they compile before it, they compile side by side."""
     with ExitStack() as stack:
         pools = {one.name: stack.enter_context(_process(one)) for one in contestants}
-        entries = [(one, precision) for one in contestants for precision in PRECISIONS]
-        times: dict[tuple[str, str], list[float]] = {(one.name, precision): [] for one, precision in entries}
-        sizes: dict[tuple[str, str], tuple[int, int]] = {}
+        entries = [(one, precision) for one in contestants for precision in precisions]
+        if compiles:
+            _compiled(pools, entries, case)
+        found: dict[tuple[str, str], list[Done]] = {(one.name, precision): [] for one, precision in entries}
         for turn in range(-warm_up, rounds):
             for one, precision in entries:
-                took, tokens, parameters = pools[one.name].submit(_do, one.build, case, precision).result()
-                sizes[one.name, precision] = tokens, parameters
+                done = pools[one.name].submit(_do, one.build, case, precision).result()
                 if turn >= 0:
-                    times[one.name, precision].append(took)
+                    found[one.name, precision].append(done)
     return [
-        Result(name, precision, *sizes[name, precision], Timed(name, tuple(found)))
-        for (name, precision), found in times.items()
+        Result(
+            name,
+            precision,
+            times[-1].tokens,
+            times[-1].parameters,
+            Timed(name, tuple(one.milliseconds for one in times)),
+            times[-1].peak_bytes,
+        )
+        for (name, precision), times in found.items()
     ]
+
+
+def _compiled(pools: dict[str, ProcessPoolExecutor], entries: Sequence[tuple[Contestant, str]], case: object) -> None:
+    for asked in [pools[one.name].submit(_do, one.build, case, precision) for one, precision in entries]:
+        asked.result()
 
 
 def _process(contestant: Contestant) -> ProcessPoolExecutor:
@@ -78,14 +111,19 @@ def _process(contestant: Contestant) -> ProcessPoolExecutor:
 _tasks: dict[tuple[object, str], Task] = {}  # of this process
 
 
-def _do(build: Build, case: object, precision: str) -> tuple[float, int, int]:
-    """Milliseconds, tokens and parameters of the task, which is built when first asked for."""
+def _do(build: Build, case: object, precision: str) -> Done:
+    """The task, which is built when first asked for, done once."""
     if (case, precision) not in _tasks:
         _tasks[case, precision] = build(case, precision)
     task = _tasks[case, precision]
+    settle()
     begun = time.perf_counter()
     task.work()
-    return (time.perf_counter() - begun) * 1000, task.tokens, task.parameters
+    settle()
+    took = (time.perf_counter() - begun) * 1000
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    peak = torch.cuda.max_memory_allocated() if used else None
+    return Done(took, task.tokens, task.parameters, peak)
 
 
 def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
@@ -109,5 +147,6 @@ def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
             "same_precision": round(one.timed.median / own[one.precision], 3),
             "faster": one.timed.median == best[one.contestant],
             "parameters": one.parameters,
+            **({} if one.peak_bytes is None else {"peak_bytes": one.peak_bytes}),
             "rounds": [round(each, 3) for each in one.timed.rounds],
         }
