@@ -39,9 +39,9 @@ def meeting(case: str, precision: str) -> Task:
     return Task(work, 1, 1)
 
 
-def test_what_contestants_compile_they_compile_side_by_side(tmp_path):
+def test_what_takes_minutes_to_build_is_built_side_by_side(tmp_path):
     contestants = [Contestant(name, meeting, keeps_memory=False) for name in ("regard", "peer")]
-    results = compete(contestants, str(tmp_path), rounds=1, warm_up=0, precisions=["bfloat16"], compiles=True)
+    results = compete(contestants, str(tmp_path), rounds=1, warm_up=0, precisions=["bfloat16"], side_by_side=True)
     assert [(one.contestant, one.precision) for one in results] == [("regard", "bfloat16"), ("peer", "bfloat16")]
 
 

@@ -71,14 +71,14 @@ def compete(
     rounds: int = 5,
     warm_up: int = 1,
     precisions: Sequence[str] = PRECISIONS,
-    compiles: bool = False,
+    side_by_side: bool = False,
 ) -> list[Result]:
-    """Every contestant in every precision once per round; what they compile before it, they compile side by side."""
+    """Every contestant in every precision once per round; `side_by_side` they build, and compile, before the first."""
     with ExitStack() as stack:
         pools = {one.name: stack.enter_context(_process(one)) for one in contestants}
         entries = [(one, precision) for one in contestants for precision in precisions]
-        if compiles:
-            _compiled(pools, entries, case)
+        if side_by_side:
+            _prepare(pools, entries, case)
         found: dict[tuple[str, str], list[Done]] = {(one.name, precision): [] for one, precision in entries}
         for turn in range(-warm_up, rounds):
             for one, precision in entries:
@@ -98,7 +98,7 @@ def compete(
     ]
 
 
-def _compiled(pools: dict[str, ProcessPoolExecutor], entries: Sequence[tuple[Contestant, str]], case: object) -> None:
+def _prepare(pools: dict[str, ProcessPoolExecutor], entries: Sequence[tuple[Contestant, str]], case: object) -> None:
     for asked in [pools[one.name].submit(_do, one.build, case, precision) for one, precision in entries]:
         asked.result()
 

@@ -100,7 +100,8 @@ def rows(device: str = "cpu") -> Iterator[dict[str, Any]]:
             Contestant("transformers, sdpa", partial(transformers, "sdpa"), keeps_memory=False),
         ]
         for case in ON_GPU:
-            yield from compared(case.name, compete(contestants, case, rounds=3, precisions=["bfloat16"]))
+            timed = compete(contestants, case, rounds=3, precisions=["bfloat16"], side_by_side=True)
+            yield from compared(case.name, timed)
         return
     contestants = [
         Contestant("regard", regard, keeps_memory=True),

@@ -79,7 +79,7 @@ def rows() -> Iterator[dict[str, Any]]:
     if installed("transformers"):
         contestants.append(Contestant("transformers", transformers, keeps_memory=False))
     for case in CASES:
-        yield from compared(case.name, compete(contestants, case, precisions=["bfloat16"], compiles=True))
+        yield from compared(case.name, compete(contestants, case, precisions=["bfloat16"], side_by_side=True))
 
 
 def regard(case: Case, precision: str) -> Task:
