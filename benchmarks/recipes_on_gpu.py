@@ -51,6 +51,8 @@ def training(run: Path, trained: Row | None) -> Iterator[Row]:
     """Of a finished run: its best validation loss and where, its speed, its time."""
     lines = read_metrics(run)
     losses = {int(line["step"]): line["validation_loss"] for line in lines if "validation_loss" in line}
+    if not losses:
+        raise SystemExit(f"{run} was stopped before its first evaluation")
     best = min(losses, key=losses.__getitem__)
     yield {
         "what": f"{run.name}: best validation loss",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.bench.apart import PRECISIONS, Contestant, Result, Task, compared, compete
+from regard.bench.apart import PRECISIONS, Contestant, Result, Task, compared, compete, compete_in_each
 from regard.bench.timing import Timed
 
 
@@ -41,8 +41,16 @@ def meeting(case: str, precision: str) -> Task:
 
 def test_what_takes_minutes_to_build_is_built_side_by_side(tmp_path):
     contestants = [Contestant(name, meeting, keeps_memory=False) for name in ("regard", "peer")]
-    results = compete(contestants, str(tmp_path), rounds=1, warm_up=0, precisions=["bfloat16"], side_by_side=True)
+    [results] = compete_in_each(contestants, [str(tmp_path)], rounds=1, precisions=["bfloat16"])
     assert [(one.contestant, one.precision) for one in results] == [("regard", "bfloat16"), ("peer", "bfloat16")]
+
+
+def test_one_process_does_all_cases_of_a_contestant():
+    cases = [(7, 11), (13, 17)]
+    first, second = compete_in_each([Contestant("regard", counted, False)], cases, rounds=2, precisions=["float32"])
+    assert (first[0].tokens, second[0].tokens) == (7, 13)
+    assert first[0].parameters == second[0].parameters != os.getpid()
+    assert len(second[0].timed.rounds) == 2
 
 
 def test_the_peak_of_a_gpus_memory_stands_beside_what_took_it():

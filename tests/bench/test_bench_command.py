@@ -43,6 +43,16 @@ def test_figures_are_printed_and_kept_with_their_circumstances(subject, tmp_path
     assert {"command", "commit", "torch", "python", "device"} <= kept.keys()
 
 
+def test_what_was_measured_is_kept_where_the_rest_is_not(tmp_path, monkeypatch):
+    def interrupted():
+        yield ROW
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "rows", interrupted)
+    CliRunner().invoke(app, ["bench", "train", "--out", str(tmp_path / "figures.json")])
+    assert json.loads((tmp_path / "figures.json").read_text())["rows"] == [ROW]
+
+
 def test_json_is_one_object_on_stdout():
     done = CliRunner().invoke(app, ["bench", "train", "--json"])
     assert json.loads(done.stdout)["rows"] == [ROW]

@@ -52,8 +52,8 @@ def test_a_step_of_either_side_learns_the_batch(architecture, precision, monkeyp
 
 def test_gpt2_is_gpt2():
     pytest.importorskip("transformers")
-    case = training_on_gpu.Case(1, tokens=1024, device="cpu")
-    extra = (case.vocabulary - 50257) * case.width
+    case = training_on_gpu.Case(1, training_on_gpu.Size(device="cpu"))
+    extra = (case.size.vocabulary - 50257) * case.size.width
     assert training_on_gpu.regard(case, "bfloat16").parameters == 124_439_808 + extra
     assert training_on_gpu.transformers(case, "bfloat16").parameters == 124_439_808 + extra
 
@@ -61,7 +61,8 @@ def test_gpt2_is_gpt2():
 def test_both_sides_take_the_same_steps_of_the_same_model(monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setattr(training_on_gpu, "STEPS", 30)
-    case = training_on_gpu.Case(3, tokens=7, layers=2, width=24, heads=3, vocabulary=97, device="cpu")
+    size = training_on_gpu.Size(tokens=7, layers=2, width=24, heads=3, vocabulary=97, device="cpu")
+    case = training_on_gpu.Case(3, size)
     ours, theirs = training_on_gpu.regard(case, "float32"), training_on_gpu.transformers(case, "float32")
     assert ours.tokens == theirs.tokens == 30 * 3 * 7
     assert ours.parameters == theirs.parameters

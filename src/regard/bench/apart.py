@@ -6,8 +6,8 @@ and a script with a peer in it does not; so peers run as their users run them, a
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -71,36 +71,57 @@ def compete(
     rounds: int = 5,
     warm_up: int = 1,
     precisions: Sequence[str] = PRECISIONS,
-    side_by_side: bool = False,
 ) -> list[Result]:
-    """Every contestant in every precision once per round; `side_by_side` they build, and compile, before the first."""
+    """Every contestant in every precision once per round."""
+    with _processes(contestants) as asked:
+        return _rounds(asked, contestants, case, range(-warm_up, rounds), precisions)
+
+
+def compete_in_each(
+    contestants: Sequence[Contestant], cases: Sequence[Any], *, rounds: int, precisions: Sequence[str]
+) -> Iterator[list[Result]]:
+    """The same for one case after the other in the same processes, which may keep what they build and compile.
+
+    They build for the first case side by side: compiling takes minutes, and nobody is timed meanwhile.
+    """
+    with _processes(contestants) as asked:
+        _prepare(asked, contestants, cases[0], precisions)
+        for case in cases:
+            yield _rounds(asked, contestants, case, range(-1, rounds), precisions)
+
+
+Asked = Callable[[Contestant, object, str], "Future[Done]"]
+"""Has a contestant do a case in a precision once, in its process."""
+
+
+@contextmanager
+def _processes(contestants: Sequence[Contestant]) -> Iterator[Asked]:
     with ExitStack() as stack:
         pools = {one.name: stack.enter_context(_process(one)) for one in contestants}
-        entries = [(one, precision) for one in contestants for precision in precisions]
-        if side_by_side:
-            _prepare(pools, entries, case)
-        found: dict[tuple[str, str], list[Done]] = {(one.name, precision): [] for one, precision in entries}
-        for turn in range(-warm_up, rounds):
-            for one, precision in entries:
-                done = pools[one.name].submit(_do, one.build, case, precision).result()
-                if turn >= 0:
-                    found[one.name, precision].append(done)
-    return [
-        Result(
-            name,
-            precision,
-            times[-1].tokens,
-            times[-1].parameters,
-            Timed(name, tuple(one.milliseconds for one in times)),
-            times[-1].peak_bytes,
-        )
-        for (name, precision), times in found.items()
-    ]
+        yield lambda one, case, precision: pools[one.name].submit(_do, one.build, case, precision)
 
 
-def _prepare(pools: dict[str, ProcessPoolExecutor], entries: Sequence[tuple[Contestant, str]], case: object) -> None:
-    for asked in [pools[one.name].submit(_do, one.build, case, precision) for one, precision in entries]:
-        asked.result()
+def _prepare(asked: Asked, contestants: Sequence[Contestant], case: object, precisions: Sequence[str]) -> None:
+    for done in [asked(one, case, precision) for one in contestants for precision in precisions]:
+        done.result()
+
+
+def _rounds(
+    asked: Asked, contestants: Sequence[Contestant], case: object, turns: range, precisions: Sequence[str]
+) -> list[Result]:
+    entries = [(one, precision) for one in contestants for precision in precisions]
+    found: dict[tuple[str, str], list[Done]] = {(one.name, precision): [] for one, precision in entries}
+    for turn in turns:
+        for one, precision in entries:
+            done = asked(one, case, precision).result()
+            if turn >= 0:
+                found[one.name, precision].append(done)
+    return [_result(name, precision, times) for (name, precision), times in found.items()]
+
+
+def _result(name: str, precision: str, times: Sequence[Done]) -> Result:
+    timed = Timed(name, tuple(one.milliseconds for one in times))
+    return Result(name, precision, times[-1].tokens, times[-1].parameters, timed, times[-1].peak_bytes)
 
 
 def _process(contestant: Contestant) -> ProcessPoolExecutor:

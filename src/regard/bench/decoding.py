@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.bench.apart import Contestant, Task, compared, compete
+from regard.bench.apart import Contestant, Task, compared, compete, compete_in_each
 from regard.bench.timing import installed
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
@@ -99,8 +99,8 @@ def rows(device: str = "cpu") -> Iterator[dict[str, Any]]:
             Contestant("regard", regard, keeps_memory=True),
             Contestant("transformers, sdpa", partial(transformers, "sdpa"), keeps_memory=False),
         ]
-        for case in ON_GPU:
-            timed = compete(contestants, case, rounds=3, precisions=["bfloat16"], side_by_side=True)
+        found = compete_in_each(contestants, ON_GPU, rounds=3, precisions=["bfloat16"])
+        for case, timed in zip(ON_GPU, found, strict=True):
             yield from compared(case.name, timed)
         return
     contestants = [

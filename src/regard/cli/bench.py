@@ -61,8 +61,8 @@ def bench(
         found.append(row)
         name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
         typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
-    if out is not None:
-        keep(out, found, chosen)
+        if out is not None:
+            keep(out, found, chosen)  # row by row: what was measured stays where the rest is not waited for
     if as_json:
         typer.echo(to_json({**circumstances(chosen), "rows": found}))
 
