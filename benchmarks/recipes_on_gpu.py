@@ -30,6 +30,7 @@ import regard
 from regard.bench.timing import circumstances
 from regard.data.corpus import Pair
 from regard.files import write_json
+from regard.tasks.recipe import read_recipe
 from regard.tasks.task import held_out
 from regard.training.journal import read_metrics
 
@@ -182,7 +183,7 @@ def main() -> None:
             {k: v for k, v in row.items() if k not in ("what", "figure", "validation")},
             flush=True,
         )
-        seed = regard.load(given.run, "cpu").recipe.training.seed
+        seed = read_recipe(str(given.run / "recipe.toml")).training.seed
         began = f"regard train {recipe} --set data.folder=FOLDER --set training.seed={seed}"
         command = f"{began}; python benchmarks/recipes_on_gpu.py {given.what} RUN"
         about = circumstances(DEVICE)
