@@ -32,6 +32,7 @@ from regard.embedding.tokens import TokenEmbedding
 from regard.errors import InputError
 from regard.layers.dropout import Dropout
 from regard.layers.linear import Linear
+from regard.models.estimates import Estimates
 from regard.models.network import Network, register_network
 from regard.models.recurrent_config import (
     AttentionalConfig,
@@ -81,6 +82,7 @@ class RecurrentNetwork(Network):
     """What the three share: an encoder, the decoder's first state, a readout. Each adds its decoder and its step."""
 
     config: RecurrentConfig
+    parts = ("embedding", "encoder", "decoder", "attention", "output")
 
     def __init__(self, config: RecurrentConfig, *, end_width: int, readout_width: int) -> None:
         super().__init__()
@@ -147,6 +149,31 @@ class RecurrentNetwork(Network):
         ends = states[0][-2:] if self.config.bidirectional else states[0][-1:]
         return self.begin(source, memory, ends)
 
+    def part(self, parameter: str) -> str:
+        """Of which part a parameter is: the maps between the two are the decoder's, the readout the output's."""
+        places = {"alignment": "attention", "readout": "output", "first": "decoder", "context": "decoder"}
+        return places.get(name := parameter.split(".", maxsplit=1)[0], name)
+
+    def estimates(self, context: int) -> Estimates:
+        """A token of the source and one of the target; what is computed once for a text is shared by its tokens."""
+        tied = 0 if self.output is not None else self.embedding.plain_weight().numel()
+        once = sum(one.weight.numel() for one in self.once())
+        named = self.named_parameters()
+        met = sum(one.numel() for name, one in named if one.dim() >= 2 and self.part(name) != "embedding")
+        return Estimates(
+            work=2.0 * (met - once + once / context + tied),
+            tied=tied,
+            formulas=(
+                ("a token", "one of the source and one of the target"),
+                ("work", "2 × the weights of matrices"),
+                ("state", "what is written on grows with no token: layers × width numbers for a text, of LSTMs twice"),
+            ),
+        )
+
+    def once(self) -> list[Linear]:
+        """What multiplies once for a text."""
+        return [self.first]
+
     def first_state(self, end: Float[Tensor, "rows end"]) -> CellState:
         """Of all layers of the decoder."""
         states = self.first(end).tanh().unflatten(1, (-1, self.config.layers, self.config.width))
@@ -180,6 +207,10 @@ class Seq2Seq(RecurrentNetwork):
         self.decoder = RecurrentStack(config.cell, tokens + context, width, config.layers, config.dropout)
         _init_weights(self)
 
+    def once(self) -> list[Linear]:
+        """The context's too."""
+        return [self.first, self.context]
+
     def begin(self, source: Padded, memory: Hidden, ends: Ends) -> RecurrentState:
         """The context, and the states that come from it."""
         context = self.context(torch.cat(tuple(ends), dim=-1)).tanh()
@@ -210,6 +241,18 @@ class AttentionalNetwork(RecurrentNetwork):
         mask = Padding(source.lengths, source.side) if source.ragged else None
         cells = self.first_state(self.end(ends))
         return RecurrentState(self.config, cells, memory=self.alignment.keys_values(memory), mask=mask)
+
+    def estimates(self, context: int) -> Estimates:
+        """With what is kept of the source, and attention to all of it."""
+        rest = super().estimates(context)
+        width, values = self.config.width, self.config.memory_width
+        said = dict(rest.formulas) | {
+            "cache": "a key of the decoder's width and a value of the encoder's for each token of the source",
+            "work": "2 × the weights of matrices + 2 × (key width + value width) for each token of the source",
+        }
+        return replace(
+            rest, work=rest.work + 2 * context * (width + values), cache=width + values, formulas=tuple(said.items())
+        )
 
     @abstractmethod
     def end(self, ends: Ends) -> Float[Tensor, "rows end"]:
