@@ -166,7 +166,7 @@ class RecurrentNetwork(Network):
             formulas=(
                 ("a token", "one of the source and one of the target"),
                 ("work", "2 × the weights of matrices"),
-                ("state", "what is written on grows with no token: layers × width numbers for a text, of LSTMs twice"),
+                ("state", "layers × width numbers for a text, however long; of LSTMs twice that"),
             ),
         )
 
