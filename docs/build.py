@@ -132,7 +132,7 @@ def results(found: dict[str, Any]) -> str:
     """One file: its circumstances, and a row for every figure."""
     known = {name: value for name, value in found.items() if name not in ("command", "device", "rows")}
     made = f"{found['device']}; {', '.join(f'{name} {value}' for name, value in known.items())}"
-    rows = [f"| {row['what']} | {contestant(row)} | {figure(row)} | {row['ratio']:.2f} |" for row in found["rows"]]
+    rows = [f"| {row['what']} | {contestant(row)} | {figure(row)} | {ratio(row)} |" for row in found["rows"]]
     head = ["| what | contestant | figure | ratio |", "|---|---|---:|---:|"]
     return "\n".join(["", f"## `{found['command'].split(' --out')[0]}`", "", made, "", *head, *rows])
 
@@ -141,6 +141,11 @@ def contestant(row: dict[str, Any]) -> str:
     """Its name, with its precision or kernel where that is known."""
     named = [row["contestant"], *(str(row[what]) for what in ("precision", "kernel") if what in row)]
     return ", ".join(named) + (" \\*" if row.get("faster") else "")
+
+
+def ratio(row: dict[str, Any]) -> str:
+    """How many times regard's time it takes; nothing of a figure that has no other beside it."""
+    return f"{row['ratio']:.2f}" if "ratio" in row else ""
 
 
 def figure(row: dict[str, Any]) -> str:

@@ -1,10 +1,12 @@
 """Taking turns in processes, and the arithmetic of what is reported."""
 
 import os
+import time
+from pathlib import Path
 
 import pytest
 
-from regard.bench.apart import PRECISIONS, Contestant, Result, Task, compared, compete
+from regard.bench.apart import PRECISIONS, Contestant, Result, Task, compared, compete, compete_in_each
 from regard.bench.timing import Timed
 
 
@@ -23,6 +25,39 @@ def test_every_contestant_has_a_process_of_its_own_and_a_time_for_every_round():
     assert len(processes) == 2
     assert os.getpid() not in processes
     assert {one.parameters for one in results if one.precision == "bfloat16"} == {11}
+
+
+def meeting(case: str, precision: str) -> Task:
+    """Each writes its name when it first works, and waits until there are two."""
+
+    def work() -> None:
+        Path(case, str(os.getpid())).touch()
+        begun = time.monotonic()
+        while len(list(Path(case).iterdir())) < 2:
+            assert time.monotonic() < begun + 60
+
+    return Task(work, 1, 1)
+
+
+def test_what_takes_minutes_to_build_is_built_side_by_side(tmp_path):
+    contestants = [Contestant(name, meeting, keeps_memory=False) for name in ("regard", "peer")]
+    [results] = compete_in_each(contestants, [str(tmp_path)], rounds=1, precisions=["bfloat16"])
+    assert [(one.contestant, one.precision) for one in results] == [("regard", "bfloat16"), ("peer", "bfloat16")]
+
+
+def test_one_process_does_all_cases_of_a_contestant():
+    cases = [(7, 11), (13, 17)]
+    first, second = compete_in_each([Contestant("regard", counted, False)], cases, rounds=2, precisions=["float32"])
+    assert (first[0].tokens, second[0].tokens) == (7, 13)
+    assert first[0].parameters == second[0].parameters != os.getpid()
+    assert len(second[0].timed.rounds) == 2
+
+
+def test_the_peak_of_a_gpus_memory_stands_beside_what_took_it():
+    [row] = compared("work", [Result("regard", "bfloat16", 3, 5, Timed("regard", (1.0,)), 7)])
+    assert row["peak_bytes"] == 7
+    [row] = compared("work", [result("regard", "bfloat16", (1.0,))])
+    assert "peak_bytes" not in row
 
 
 def result(name: str, precision: str, rounds: tuple[float, ...]) -> Result:

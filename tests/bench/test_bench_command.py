@@ -3,9 +3,10 @@
 import json
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from regard.bench import decoding, training
+from regard.bench import decoding, families, training, training_on_gpu
 from regard.cli import bench as command
 from regard.cli.app import app
 
@@ -24,8 +25,9 @@ ROW = {
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch):
-    for subject in (training, decoding):
-        monkeypatch.setattr(subject, "rows", lambda: iter([ROW]))
+    monkeypatch.setattr(training, "rows", lambda: iter([ROW]))
+    monkeypatch.setattr(training_on_gpu, "rows", lambda: iter([ROW | {"what": "training on a GPU"}]))
+    monkeypatch.setattr(decoding, "rows", lambda device: iter([ROW | {"what": f"decoding on {device}"}]))
 
 
 @pytest.mark.parametrize("subject", ["train", "decode"])
@@ -36,13 +38,42 @@ def test_figures_are_printed_and_kept_with_their_circumstances(subject, tmp_path
     assert "peer, bfloat16" in done.output
     assert "1,234 tokens/s*" in done.output
     kept = json.loads(out.read_text())
-    assert kept["rows"] == [ROW]
+    assert [row | {"what": "training"} for row in kept["rows"]] == [ROW]
+    assert kept["device"].startswith("CPU, ")
     assert {"command", "commit", "torch", "python", "device"} <= kept.keys()
+
+
+def test_what_was_measured_is_kept_where_the_rest_is_not(tmp_path, monkeypatch):
+    def interrupted():
+        yield ROW
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "rows", interrupted)
+    CliRunner().invoke(app, ["bench", "train", "--out", str(tmp_path / "figures.json")])
+    assert json.loads((tmp_path / "figures.json").read_text())["rows"] == [ROW]
 
 
 def test_json_is_one_object_on_stdout():
     done = CliRunner().invoke(app, ["bench", "train", "--json"])
     assert json.loads(done.stdout)["rows"] == [ROW]
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_gpu_is_measured_where_there_is_one_and_named(device, monkeypatch):
+    monkeypatch.setattr("regard.devices.usable_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Fast One")
+    for subject, what in (("train", "training on a GPU"), ("decode", "decoding on cuda")):
+        found = json.loads(CliRunner().invoke(app, ["bench", subject, "--device", device, "--json"]).stdout)
+        assert (found["device"], found["rows"][0]["what"]) == ("A Fast One", what)
+
+
+def test_what_is_measured_on_a_cpu_says_so_where_there_is_a_gpu_too(monkeypatch):
+    monkeypatch.setattr("regard.devices.usable_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(families, "rows", lambda: iter([ROW]))
+    found = json.loads(CliRunner().invoke(app, ["bench", "families", "--json"]).stdout)
+    assert found["device"].startswith("CPU, ")
+    refused = CliRunner().invoke(app, ["bench", "families", "--device", "cuda"])
+    assert "measures the CPU" in str(refused.exception)
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.bench import decoding, training
+from regard.bench import decoding, training, training_on_gpu
 from regard.bench.apart import PRECISIONS
 
 SMALL = {
@@ -47,6 +47,26 @@ def test_a_step_of_either_side_learns_the_batch(architecture, precision, monkeyp
         for _ in range(30):
             task.work()
         assert len(losses) == 30
+        assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def test_gpt2_is_gpt2():
+    pytest.importorskip("transformers")
+    case = training_on_gpu.Case(1, training_on_gpu.Size(device="cpu"))
+    extra = (case.size.vocabulary - 50257) * case.size.width
+    assert training_on_gpu.regard(case, "bfloat16").parameters == 124_439_808 + extra
+    assert training_on_gpu.transformers(case, "bfloat16").parameters == 124_439_808 + extra
+
+
+def test_both_sides_take_the_same_steps_of_the_same_model(monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(training_on_gpu, "STEPS", 30)
+    size = training_on_gpu.Size(tokens=7, layers=2, width=24, heads=3, vocabulary=97, device="cpu")
+    case = training_on_gpu.Case(3, size)
+    ours, theirs = training_on_gpu.regard(case, "float32"), training_on_gpu.transformers(case, "float32")
+    assert ours.tokens == theirs.tokens == 30 * 3 * 7
+    assert ours.parameters == theirs.parameters
+    for losses in (ours.work(), theirs.work()):
         assert sum(losses[-5:]) < sum(losses[:5])
 
 

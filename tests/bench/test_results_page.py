@@ -40,7 +40,8 @@ def test_every_row_of_every_result_is_on_the_page_with_its_command_and_versions(
         {"what": "c", "contestant": "regard", "extra_peak_bytes": 2 * 2**20},
     ]
     found = {"command": "regard bench x --out y.json", "device": "CPU, 2 threads", "torch": "2.13"}
-    (tmp_path / "x.json").write_text(json.dumps({**found, "rows": [{**row, "ratio": 1.25} for row in rows]}))
+    alone = {"what": "d", "contestant": "regard", "figure": "41.90"}
+    (tmp_path / "x.json").write_text(json.dumps({**found, "rows": [{**row, "ratio": 1.25} for row in rows] + [alone]}))
     page = build.benchmarks(tmp_path)
     for line in (
         "## `regard bench x`",
@@ -48,5 +49,6 @@ def test_every_row_of_every_result_is_on_the_page_with_its_command_and_versions(
         "| a | regard, bfloat16 \\* | 2,346 tokens/s | 1.25 |",
         "| b | peer, sdpa | 3.14 ms | 1.25 |",
         "| c | regard | 2 MiB more at the peak | 1.25 |",
+        "| d | regard | 41.90 |  |",
     ):
         assert line in page.splitlines()

@@ -98,6 +98,7 @@ class Model:
         if stream:
             if not isinstance(text, str):
                 raise InputError(f"{len(text)} texts cannot share one stream", "stream one text at a time")
+            self.check(text)
             return self.writer.stream(self, text, strategy, max_new_tokens)
         texts = [text] if isinstance(text, str) else list(text)
         values = [answer.value for answer in self.answers(texts, strategy, max_new_tokens)]
@@ -107,9 +108,7 @@ class Model:
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
     ) -> list[Answer]:
         """What the model says to each text, for a program, for people and for a file."""
-        for text in texts:
-            self.check(text)
-        return self.task.answers(self, texts, strategy, max_new_tokens)
+        return self.task.answers(self, self._checked(texts), strategy, max_new_tokens)
 
     def n_best(
         self, texts: Sequence[str], count: int, strategy: Beam | None = None, max_new_tokens: int | None = None
@@ -117,13 +116,19 @@ class Model:
         """The best answers of a beam to each text, best first; of the model's own beam where none is given."""
         usual = self.decoding.chosen()
         beam = strategy or (usual if isinstance(usual, Beam) else Beam(max(count, 1)))
-        return self.writer.n_best(self, texts, count, beam, max_new_tokens)
+        return self.writer.n_best(self, self._checked(texts), count, beam, max_new_tokens)
 
     def hypotheses(
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
     ) -> list[Hypothesis]:
         """What decoding found for every text: ids, score, and the rows they were computed in."""
-        return self.writer.hypotheses(self, texts, strategy, max_new_tokens)
+        return self.writer.hypotheses(self, self._checked(texts), strategy, max_new_tokens)
+
+    def _checked(self, texts: Sequence[str]) -> Sequence[str]:
+        """The texts, each of which is looked at here and nowhere else."""
+        for text in texts:
+            self.check(text)
+        return texts
 
     def check(self, text: str) -> None:
         """Refuse, in one sentence, what the model was never taught."""

@@ -6,13 +6,15 @@ and a script with a peer in it does not; so peers run as their users run them, a
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from regard.bench.timing import Timed, Work
+import torch
+
+from regard.bench.timing import Timed, Work, settle
 from regard.training.malloc import keep_freed_memory
 
 PRECISIONS = ("float32", "bfloat16")
@@ -41,6 +43,16 @@ class Contestant:
 
 
 @dataclass(frozen=True)
+class Done:
+    """A task done once: how long it took, what it was, and the most memory of a GPU its process has held."""
+
+    milliseconds: float
+    tokens: int
+    parameters: int
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Result:
     """What a contestant did of one case in one precision."""
 
@@ -49,25 +61,67 @@ class Result:
     tokens: int
     parameters: int
     timed: Timed
+    peak_bytes: int | None = None
 
 
-def compete(contestants: Sequence[Contestant], case: object, *, rounds: int = 5, warm_up: int = 1) -> list[Result]:
+def compete(
+    contestants: Sequence[Contestant],
+    case: object,
+    *,
+    rounds: int = 5,
+    warm_up: int = 1,
+    precisions: Sequence[str] = PRECISIONS,
+) -> list[Result]:
     """Every contestant in every precision once per round."""
+    with _processes(contestants) as asked:
+        return _rounds(asked, contestants, case, range(-warm_up, rounds), precisions)
+
+
+def compete_in_each(
+    contestants: Sequence[Contestant], cases: Sequence[Any], *, rounds: int, precisions: Sequence[str]
+) -> Iterator[list[Result]]:
+    """The same for one case after the other in the same processes, which may keep what they build and compile.
+
+    They build for the first case side by side: compiling takes minutes, and nobody is timed meanwhile.
+    """
+    with _processes(contestants) as asked:
+        _prepare(asked, contestants, cases[0], precisions)
+        for case in cases:
+            yield _rounds(asked, contestants, case, range(-1, rounds), precisions)
+
+
+Asked = Callable[[Contestant, object, str], "Future[Done]"]
+"""Has a contestant do a case in a precision once, in its process."""
+
+
+@contextmanager
+def _processes(contestants: Sequence[Contestant]) -> Iterator[Asked]:
     with ExitStack() as stack:
         pools = {one.name: stack.enter_context(_process(one)) for one in contestants}
-        entries = [(one, precision) for one in contestants for precision in PRECISIONS]
-        times: dict[tuple[str, str], list[float]] = {(one.name, precision): [] for one, precision in entries}
-        sizes: dict[tuple[str, str], tuple[int, int]] = {}
-        for turn in range(-warm_up, rounds):
-            for one, precision in entries:
-                took, tokens, parameters = pools[one.name].submit(_do, one.build, case, precision).result()
-                sizes[one.name, precision] = tokens, parameters
-                if turn >= 0:
-                    times[one.name, precision].append(took)
-    return [
-        Result(name, precision, *sizes[name, precision], Timed(name, tuple(found)))
-        for (name, precision), found in times.items()
-    ]
+        yield lambda one, case, precision: pools[one.name].submit(_do, one.build, case, precision)
+
+
+def _prepare(asked: Asked, contestants: Sequence[Contestant], case: object, precisions: Sequence[str]) -> None:
+    for done in [asked(one, case, precision) for one in contestants for precision in precisions]:
+        done.result()
+
+
+def _rounds(
+    asked: Asked, contestants: Sequence[Contestant], case: object, turns: range, precisions: Sequence[str]
+) -> list[Result]:
+    entries = [(one, precision) for one in contestants for precision in precisions]
+    found: dict[tuple[str, str], list[Done]] = {(one.name, precision): [] for one, precision in entries}
+    for turn in turns:
+        for one, precision in entries:
+            done = asked(one, case, precision).result()
+            if turn >= 0:
+                found[one.name, precision].append(done)
+    return [_result(name, precision, times) for (name, precision), times in found.items()]
+
+
+def _result(name: str, precision: str, times: Sequence[Done]) -> Result:
+    timed = Timed(name, tuple(one.milliseconds for one in times))
+    return Result(name, precision, times[-1].tokens, times[-1].parameters, timed, times[-1].peak_bytes)
 
 
 def _process(contestant: Contestant) -> ProcessPoolExecutor:
@@ -78,14 +132,19 @@ def _process(contestant: Contestant) -> ProcessPoolExecutor:
 _tasks: dict[tuple[object, str], Task] = {}  # of this process
 
 
-def _do(build: Build, case: object, precision: str) -> tuple[float, int, int]:
-    """Milliseconds, tokens and parameters of the task, which is built when first asked for."""
+def _do(build: Build, case: object, precision: str) -> Done:
+    """The task, which is built when first asked for, done once."""
     if (case, precision) not in _tasks:
         _tasks[case, precision] = build(case, precision)
     task = _tasks[case, precision]
+    settle()
     begun = time.perf_counter()
     task.work()
-    return (time.perf_counter() - begun) * 1000, task.tokens, task.parameters
+    settle()
+    took = (time.perf_counter() - begun) * 1000
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    peak = torch.cuda.max_memory_allocated() if used else None
+    return Done(took, task.tokens, task.parameters, peak)
 
 
 def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
@@ -109,5 +168,6 @@ def compared(what: str, results: Sequence[Result]) -> Iterator[dict[str, Any]]:
             "same_precision": round(one.timed.median / own[one.precision], 3),
             "faster": one.timed.median == best[one.contestant],
             "parameters": one.parameters,
+            **({} if one.peak_bytes is None else {"peak_bytes": one.peak_bytes}),
             "rounds": [round(each, 3) for each in one.timed.rounds],
         }

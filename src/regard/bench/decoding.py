@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.bench.apart import Contestant, Task, compared, compete
+from regard.bench.apart import Contestant, Task, compared, compete, compete_in_each
 from regard.bench.timing import installed
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
@@ -63,6 +63,7 @@ class Case:
     size: Size = MARIAN
     source_tokens: int = 32
     new_tokens: int = 64
+    device: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -83,9 +84,24 @@ CASES = (
 )
 
 
-def rows() -> Iterator[dict[str, Any]]:
-    """All figures, of the peers that are installed."""
+ON_GPU = (
+    *(Case(batch, size=GPT2, new_tokens=256, device="cuda") for batch in (1, 64, 256)),
+    Case(16, beams=4, size=GPT2, new_tokens=128, device="cuda"),
+)
+
+
+def rows(device: str = "cpu") -> Iterator[dict[str, Any]]:
+    """All figures for this device, of the peers that are installed."""
     if not installed("transformers"):
+        return
+    if device == "cuda":
+        contestants = [
+            Contestant("regard", regard, keeps_memory=True),
+            Contestant("transformers, sdpa", partial(transformers, "sdpa"), keeps_memory=False),
+        ]
+        found = compete_in_each(contestants, ON_GPU, rounds=3, precisions=["bfloat16"])
+        for case, timed in zip(ON_GPU, found, strict=True):
+            yield from compared(case.name, timed)
         return
     contestants = [
         Contestant("regard", regard, keeps_memory=True),
@@ -98,11 +114,11 @@ def rows() -> Iterator[dict[str, Any]]:
 
 def regard(case: Case, precision: str) -> Task:
     """Regard's decoding."""
-    model, parameters = _our_model(case.size, precision)
+    model, parameters = _our_model(case.size, precision, case.device)
     sources = case.sources()
     read = Padded(sources, torch.full((case.batch,), case.source_tokens), ragged=False)
     begin = Padded(torch.full((case.batch, 1), START), torch.ones(case.batch, dtype=torch.long), ragged=False)
-    inputs = Inputs(begin, read) if case.size.architecture == "encoder_decoder" else Inputs(read)
+    inputs = (Inputs(begin, read) if case.size.architecture == "encoder_decoder" else Inputs(read)).to(case.device)
     strategy = Greedy() if case.beams == 1 else Beam(case.beams)
     stop = Stop(end=-1, tokens=case.new_tokens)
 
@@ -113,7 +129,7 @@ def regard(case: Case, precision: str) -> Task:
 
 
 @cache
-def _our_model(size: Size, precision: str) -> tuple[Transformer, int]:
+def _our_model(size: Size, precision: str, device: str) -> tuple[Transformer, int]:
     torch.manual_seed(0)
     shape: dict[str, Any] = {"width": size.width, "heads": size.heads, "layers": size.layers}
     shape["architecture"] = size.architecture
@@ -125,7 +141,7 @@ def _our_model(size: Size, precision: str) -> tuple[Transformer, int]:
     model = Transformer(
         TransformerConfig(vocabulary=size.vocabulary, scale_embeddings=size.architecture != "decoder", **shape)
     )
-    model = model.to(getattr(torch, precision)).eval()
+    model = model.to(device, getattr(torch, precision)).eval()
     parameters = sum(one.numel() for one in model.parameters())
     keep_packed(model)  # as `regard.load` does
     return model, parameters
@@ -135,8 +151,8 @@ def transformers(attention: str, case: Case, precision: str) -> Task:
     """The `generate` of transformers, with its cache."""
     decoder = _gpt2 if case.size.key_value_heads is None else _llama
     build = _marian if case.size.architecture == "encoder_decoder" else decoder
-    model = build(attention, case.size, precision)
-    sources = case.sources()
+    model = build(attention, case.size, precision).to(case.device)
+    sources = case.sources().to(case.device)
     options = {"max_new_tokens": case.new_tokens, "do_sample": False, "num_beams": case.beams, "use_cache": True}
 
     def work() -> int:

@@ -46,31 +46,30 @@ def take_turns(contestants: dict[str, Work], *, rounds: int = 5, warm_up: int = 
     found: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, work in contestants.items():
-            _settle()
+            settle()
             begun = time.perf_counter()
             for _ in range(inner):
                 work()
-            _settle()
+            settle()
             found[name].append((time.perf_counter() - begun) * 1000 / inner)
     return {name: Timed(name, tuple(times)) for name, times in found.items()}
 
 
-def _settle() -> None:
-    """Wait for what a GPU still has to do."""
-    if torch.cuda.is_available():
+def settle() -> None:
+    """Wait for what this process still has a GPU do."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
 
 
-def circumstances() -> dict[str, Any]:
+def circumstances(device: str = "cpu") -> dict[str, Any]:
     """What a figure depends on: versions, machine, commit, command."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "command": " ".join(["regard", *sys.argv[1:]]),
         "commit": _commit(),
         "regard": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": gpu or f"CPU, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads",
         **{name: version(name) for name in MEASURED if installed(name.replace("-", "_"))},
     }
 
@@ -88,6 +87,6 @@ def _commit() -> str:
     return found.stdout.strip()
 
 
-def keep(path: Path, rows: list[dict[str, Any]]) -> None:
+def keep(path: Path, rows: list[dict[str, Any]], device: str = "cpu") -> None:
     """Write the figures with their circumstances."""
-    write_json(path, {**circumstances(), "rows": rows})
+    write_json(path, {**circumstances(device), "rows": rows})

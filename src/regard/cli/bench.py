@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,10 @@ class Subject(StrEnum):
     FAMILIES = "families"
     TOKENIZER = "tokenizer"
     VECTORS = "vectors"
+
+
+ON_GPU = (Subject.ATTENTION, Subject.TRAIN, Subject.DECODE)
+"""What can be measured on a GPU too, and is where there is one."""
 
 
 def bench(
@@ -43,8 +48,10 @@ def bench(
     from regard.devices import usable_device
 
     chosen = usable_device(device).type
-    if subject != Subject.ATTENTION and device == "cuda":
-        raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
+    if subject not in ON_GPU:
+        if device == "cuda":
+            raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
+        chosen = "cpu"
     if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):
         raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
     if questions and subject != Subject.VECTORS:
@@ -54,26 +61,31 @@ def bench(
         found.append(row)
         name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
         typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
-    if out is not None:
-        keep(out, found)
+        if out is not None:
+            keep(out, found, chosen)  # row by row: what was measured stays where the rest is not waited for
     if as_json:
-        typer.echo(to_json({**circumstances(), "rows": found}))
+        typer.echo(to_json({**circumstances(chosen), "rows": found}))
 
 
 def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
     """The figures of a subject, as they come; a peer that is not installed is named."""
-    from regard.bench import attention, decoding, families, training
+    from regard.bench import attention, decoding, families, training, training_on_gpu
     from regard.bench.timing import installed
     from regard.training.malloc import keep_freed_memory
 
     if subject == Subject.ATTENTION:
         keep_freed_memory()  # contestants of the other subjects have processes of their own
         return attention.rows(device)
-    chosen = {Subject.TRAIN: training, Subject.DECODE: decoding, Subject.FAMILIES: families}[subject]
-    for name, package in chosen.PEERS.items():
+    trained = training_on_gpu if device == "cuda" else training
+    peers, rows = {
+        Subject.TRAIN: (trained.PEERS, trained.rows),
+        Subject.DECODE: (decoding.PEERS, partial(decoding.rows, device)),
+        Subject.FAMILIES: (families.PEERS, families.rows),
+    }[subject]
+    for name, package in peers.items():
         if not installed(package):
             typer.echo(f"{name} is not installed, so its rows are left out; `pip install {name}`", err=True)
-    found: Iterator[dict[str, Any]] = chosen.rows()
+    found: Iterator[dict[str, Any]] = rows()
     return found
 
 

@@ -99,14 +99,6 @@ class Dates(Corpus):
                 f"years {self.first_year} to {self.last_year} are not a range of four-digit years",
                 "use first_year <= last_year, both from 1000 to 9999",
             )
-        days = split_days(self.seed, self.first_year, self.last_year)
-        empty = [split for split, held in days.items() if not held]
-        if empty:
-            raise ConfigError(
-                f"years {self.first_year} to {self.last_year} have {sum(map(len, days.values()))} days, "
-                f"which leaves none for {' and '.join(empty)}",
-                "use a wider range of years, ten or more",
-            )
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -156,7 +148,16 @@ class Dates(Corpus):
             )
 
     def _days(self, split: Split) -> tuple[int, ...]:
-        return split_days(self.seed, self.first_year, self.last_year)[split]
+        """Divided when the first is asked for: to check a source takes none."""
+        days = split_days(self.seed, self.first_year, self.last_year)
+        empty = [name for name, held in days.items() if not held]
+        if empty:
+            raise ConfigError(
+                f"years {self.first_year} to {self.last_year} have {sum(map(len, days.values()))} days, "
+                f"which leaves none for {' and '.join(empty)}",
+                "use a wider range of years, ten or more",
+            )
+        return days[split]
 
     def _numeric_is_taught(self, numeric: str) -> bool:
         if _ISO_SHAPE.fullmatch(numeric):

@@ -14,16 +14,15 @@ GAP = re.compile("|".join(map(re.escape, SENTINELS)))
 
 
 def gaps(text: str, tokenizer: Tokenizer) -> list[str]:
-    """The sentinels that stand in a text, of those the tokenizer has."""
-    found = GAP.findall(text)
-    return [name for name in found if name in tokenizer.special_ids] if found else []
+    """The sentinels that stand in a text, of those the tokenizer has; one that has none is not T5's way."""
+    if tokenizer.special_ids.keys().isdisjoint(SENTINELS):
+        return []
+    return [name for name in GAP.findall(text) if name in tokenizer.special_ids]
 
 
 def with_gaps(texts: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     """Ids of texts, their gaps being sentinels where the tokenizer has these: to others they are text."""
     rows = tokenizer.encode_batch(texts)
-    if tokenizer.special_ids.keys().isdisjoint(SENTINELS):
-        return rows
     held = [gaps(text, tokenizer) for text in texts]
     return [
         tokenizer.encode_naming(text, SENTINELS) if names else row

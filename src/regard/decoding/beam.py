@@ -6,7 +6,7 @@ finished and the best running beam, scored at its present length, is no better t
 length limit what is running counts as finished. That is transformers' rule for `early_stopping=False`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -69,16 +69,19 @@ def search_all(
         likely = logits.double().log_softmax(dim=-1)
         check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
         likely = apply(filters, likely, place, stop.tokens)
+        going = [sequence for sequence in sequences if not sequence.done]
+        # so many that `size` are left to run if every beam's best tokens are all those that end
+        best = _best(likely, [one.running for one in going], (1 + len(stop.ends)) * strategy.size)
         row = 0
-        for sequence in (one for one in sequences if not one.done):
+        for sequence, candidates in zip(going, best, strict=True):
             beams = len(sequence.running)
-            _extend(sequence, row, likely[row : row + beams], strategy, stop)
+            _extend(sequence, row, candidates, strategy, stop)
             row += beams
             sequence.settle(strategy)
-        going = [beam for sequence in sequences if not sequence.done for beam in sequence.running]
-        if not going:
+        running = [beam for sequence in going if not sequence.done for beam in sequence.running]
+        if not running:
             break
-        ids, state = _reorder(going, state, ids.device)
+        ids, state = _reorder(running, state, ids.device)
     return [sequence.finished for sequence in sequences]
 
 
@@ -90,25 +93,22 @@ def check_likely(log_probabilities: Float[Tensor, "rows"]) -> None:
         )
 
 
-def _extend(
-    sequence: _Sequence, first_row: int, likely: Float[Tensor, "beams vocab"], strategy: Beam, stop: Stop
-) -> None:
-    """Every beam by every token; of the best, those that end may finish and `size` others run on.
+@dataclass(frozen=True)
+class _Candidate:
+    """A beam, by its place in its sequence, and a token after it; what both have together."""
 
-    So many are looked at that `size` are left if every beam's best tokens are all those that end.
-    """
-    vocabulary = likely.shape[1]
-    totals = torch.tensor([beam.total for beam in sequence.running], dtype=torch.float64, device=likely.device)
-    scores = (likely + totals[:, None]).flatten()
-    best = _largest(scores, (1 + len(stop.ends)) * strategy.size)
+    beam: int
+    token: int
+    total: float
+
+
+def _extend(sequence: _Sequence, first_row: int, candidates: list[_Candidate], strategy: Beam, stop: Stop) -> None:
+    """Of the best candidates, those that end may finish and `size` others run on."""
     running: list[_Running] = []
-    for rank, (index, total) in enumerate(best):
-        if total == -torch.inf:
-            break
-        beam, token = divmod(index, vocabulary)
-        parent = sequence.running[beam]
-        longer = _Running((*parent.ids, token), total, (*parent.rows, first_row + beam))
-        if token in stop.ends or len(longer.ids) == stop.tokens:
+    for rank, one in enumerate(candidates):
+        parent = sequence.running[one.beam]
+        longer = _Running((*parent.ids, one.token), one.total, (*parent.rows, first_row + one.beam))
+        if one.token in stop.ends or len(longer.ids) == stop.tokens:
             if rank < strategy.size:
                 sequence.finish(longer, strategy)
         elif len(running) < strategy.size:
@@ -116,12 +116,37 @@ def _extend(
     sequence.running = running
 
 
-def _largest(scores: Float[Tensor, "candidates"], count: int) -> list[tuple[int, float]]:
-    """Index and value of the `count` largest, ties to the lower index: which `topk` alone does not promise."""
-    least = scores.topk(min(count, len(scores))).values[-1]
-    among = (scores >= least).nonzero().squeeze(1)
-    ranked = scores[among].sort(descending=True, stable=True)
-    return list(zip(among[ranked.indices[:count]].tolist(), ranked.values[:count].tolist(), strict=True))
+def _best(likely: Float[Tensor, "rows vocab"], running: list[list[_Running]], count: int) -> Iterator[list[_Candidate]]:
+    """The `count` best candidates of every sequence, best first: every beam by every token that is possible.
+
+    All sequences are looked at together: a question of its own for each would take a GPU longer than a layer.
+    """
+    rows, vocabulary = likely.shape
+    totals = torch.tensor([beam.total for beams in running for beam in beams], dtype=likely.dtype, device=likely.device)
+    scores, most = likely.add_(totals[:, None]), max(map(len, running))
+    if rows < len(running) * most:  # some have fewer beams than others
+        places = [number * most + beam for number, beams in enumerate(running) for beam in range(len(beams))]
+        room = scores.new_full((len(running) * most, vocabulary), -torch.inf)
+        scores = room.index_copy_(0, torch.tensor(places, device=scores.device), scores)
+    for ranked in _largest(scores.view(len(running), -1), count):
+        possible = [(index, total) for index, total in ranked if total > -torch.inf]
+        yield [_Candidate(*divmod(index, vocabulary), total) for index, total in possible]
+
+
+def _largest(scores: Float[Tensor, "sequences candidates"], count: int) -> Iterator[list[tuple[int, float]]]:
+    """Index and value of the `count` largest of every row, ties to the lower index: `topk` alone does not promise it.
+
+    One more than that is asked for: where it equals the last, all that are as large are looked at.
+    """
+    count = min(count, scores.shape[1])
+    values, indices = scores.topk(min(count + 1, scores.shape[1]))
+    found = torch.stack([values, indices.to(values)]).tolist()  # one way to the host
+    for row, (totals, places) in enumerate(zip(*found, strict=True)):
+        pairs = list(zip(map(int, places), totals, strict=True))
+        if len(pairs) > count and totals[count] == totals[count - 1] > -torch.inf:
+            among = (scores[row] >= totals[count]).nonzero().squeeze(1)
+            pairs = list(zip(among.tolist(), scores[row, among].tolist(), strict=True))
+        yield sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
 
 
 def _reorder(going: list[_Running], state: S, device: torch.device) -> tuple[RowIds, S]:

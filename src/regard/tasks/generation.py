@@ -57,13 +57,8 @@ class Generation(Task[D]):
 
     def answered(self, model: Loaded, texts: Sequence[str], progress: Callable[[int, int], None]) -> list[str]:
         """What the model writes to each text, `progress` being told after every group of them."""
-        outputs: list[str] = []
-        for first in range(0, len(texts), TOGETHER):
-            usual = model.decoding.chosen()
-            strategy = replace(usual, first=first) if isinstance(usual, Sample) else usual
-            outputs += [one.text for one in self.answers(model, texts[first : first + TOGETHER], strategy, None)]
-            progress(len(outputs), len(texts))
-        return outputs
+        found = self.ranked(model, texts, None, None, progress)
+        return [self.answer(model, text, best).text for text, (best, *_) in zip(texts, found, strict=True)]
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What was found for a text, as the model says it."""
@@ -92,31 +87,37 @@ class Generation(Task[D]):
         ]
 
     def ranked(
-        self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
+        self,
+        model: Loaded,
+        texts: Sequence[str],
+        strategy: Strategy | None,
+        max_new_tokens: int | None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[list[Hypothesis]]:
-        """All that decoding found for every text, best first: a beam finds several."""
-        if not isinstance(strategy, Greedy | Sample | Beam | None):
-            raise InputError(f"{strategy!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
-        for text in texts:
-            self.check(model, text)
-        device = model.module.device
+        """All that decoding found for every text, best first: a beam finds several. The texts are checked before."""
+        usual, device = self.strategy(model, strategy), model.module.device
         found: list[list[Hypothesis]] = []
         for first in range(0, len(texts), TOGETHER):
             inputs = self.prompt(model, texts[first : first + TOGETHER])
             self.warn_of_length(model, inputs)
             inputs = inputs.to(device)
-            chosen = strategy or model.decoding.chosen()
-            chosen = replace(chosen, first=chosen.first + first) if isinstance(chosen, Sample) else chosen
+            chosen = replace(usual, first=usual.first + first) if isinstance(usual, Sample) else usual
             stepper = self.stepper(model)
             found += generate_ranked(stepper, inputs, chosen, *_limits(model, stepper, inputs, max_new_tokens))
+            progress(len(found), len(texts))
         return found
+
+    def strategy(self, model: Loaded, asked: Strategy | None) -> Strategy:
+        """What was asked for, or the model's own."""
+        if not isinstance(asked, Greedy | Sample | Beam | None):
+            raise InputError(f"{asked!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
+        return asked or model.decoding.chosen()
 
     def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
         """Pieces of the answer as they are chosen."""
-        chosen = strategy or model.decoding.chosen()
+        chosen = self.strategy(model, strategy)
         if isinstance(chosen, Beam):
             raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
-        self.check(model, text)
         inputs = self.prompt(model, [text])
         self.warn_of_length(model, inputs)
         inputs = inputs.to(model.module.device)

@@ -82,6 +82,11 @@ class Recipe(Config):
         for table, values, keys in (("task", self.task, idle), ("model", self.model, self.model.idle())):
             for key, instead in keys.items():
                 raise ConfigError(f"[{table}] {key} = {getattr(values, key)!r} has no effect", instead)
+        if self.decoding.renormalize and self.decoding.strategy != "beam":
+            raise ConfigError(
+                f"[decoding] renormalize has no effect with strategy {self.decoding.strategy!r}",
+                "use strategy beam, or leave it out",
+            )
         if not self.task.writes and self.decoding != DecodingTable():
             key = next(key for key in DecodingTable.model_fields if _given(self.decoding, key))
             raise ConfigError(

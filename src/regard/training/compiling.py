@@ -19,8 +19,8 @@ from regard.training.plan import TrainingPlan
 from regard.training.resume import random_state, set_random_state
 from regard.training.trainable import Loss, Trainable
 
-LONG = 2000
-"""Steps from which a GPU's shorter steps outweigh the minutes that compiling takes."""
+LONG = 10_000
+"""Steps from which a GPU's shorter steps outweigh the minutes that compiling takes (docs/LOG.md, "On a GPU again")."""
 EVEN = 2
 """Widths of batches, at most, for which it does: a window's, and that of what is left over."""
 TALKATIVE = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "torch.utils._sympy")
