@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Mask, Padding
 from regard.axes import Hidden, Logits, RowIds
 from regard.blocks.alignment import Alignment
-from regard.blocks.recurrent import STATES, CellState, ContextCells, RecurrentStack, init_recurrent
+from regard.blocks.recurrent import STATES, CellState, ContextCells, LayerStates, RecurrentStack, init_recurrent
 from regard.data.batching import Inputs, Padded
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import InputError
@@ -282,19 +282,16 @@ class Bahdanau(AttentionalNetwork):
         embedded = self.dropout(self.embedding(ids))
         read = self.decoder.read(embedded)
         real = padded.real if padded is not None and padded.ragged else None
-        cells = state.cells
+        layers: LayerStates = list(zip(*(one.unbind() for one in state.cells), strict=True))
         states, contexts = [], []
         for place, of_token in enumerate(read.unbind(1)):
-            context = self.alignment(cells[0][-1][:, None], state.memory, state.mask)[:, 0]
-            after = self.decoder(of_token, context, cells)
-            if real is not None:
-                here = real[:, place, None]
-                after = tuple(torch.where(here, new, old) for new, old in zip(after, cells, strict=True))
-            cells = after
-            states.append(cells[0][-1])
+            context = self.alignment(layers[-1][0].unsqueeze(1), state.memory, state.mask).squeeze(1)
+            after = self.decoder(of_token, context, layers)
+            layers = after if real is None else _where(real[:, place, None], after, layers)
+            states.append(layers[-1][0])
             contexts.append(context)
         hidden = self.read_out(torch.stack(states, 1), embedded, torch.stack(contexts, 1))
-        return hidden, replace(state, cells=cells)
+        return hidden, replace(state, cells=tuple(torch.stack(parts) for parts in zip(*layers, strict=True)))
 
 
 class Luong(AttentionalNetwork):
@@ -329,6 +326,12 @@ def _init_weights(model: RecurrentNetwork) -> None:
             nn.init.xavier_uniform_(part.weight)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
+
+
+def _where(here: Bool[Tensor, "rows 1"], new: LayerStates, old: LayerStates) -> LayerStates:
+    """The new state in these rows, the old one in the others."""
+    pairs = (zip(*both, strict=True) for both in zip(new, old, strict=True))
+    return [tuple(torch.where(here, one, other) for one, other in layer) for layer in pairs]
 
 
 def _align(model: nn.Module, _: object) -> None:
