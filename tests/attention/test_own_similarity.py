@@ -51,8 +51,8 @@ def test_an_object_of_ones_own_is_what_multi_head_attention_computes():
 
 def test_a_registered_one_is_known_to_recipes_models_and_what_is_seen_of_them(registered):
     recipe = Recipe.model_validate({"data": "copy", "model": {"similarity": registered, "width": 8, "heads": 2}})
-    config = regard.TransformerConfig(**recipe.model.shape, vocabulary=11)
-    model = regard.Transformer(config).eval()
+    config = recipe.model.built_for(11)
+    model = config.build().eval()
     tokens = regard.Padded.of([[1, 2, 3], [4, 5, 6]])
     with regard.watch(model) as seen, torch.no_grad():
         model(regard.Inputs(tokens, tokens))

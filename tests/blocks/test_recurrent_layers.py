@@ -73,17 +73,20 @@ def test_steps_of_cells_with_a_context_equal_pytorchs_cells(cell):
     cells = ContextCells(cell, 3, 7, 5, 2, 0.0).double()
     theirs = [CELLS[cell](10, 5).double(), CELLS[cell](5, 5).double()]
     for mine, other in zip(cells.cells, theirs, strict=True):
-        other.load_state_dict(mine.state_dict())
+        weights = mine.state_dict()
+        if mine is cells.cells[0]:
+            weights["weight_ih"] = torch.cat((weights["weight_ih"], cells.of_context.weight), dim=1)
+        other.load_state_dict(weights)
     embedded, context = torch.randn(2, 4, 3, dtype=torch.float64), torch.randn(2, 7, dtype=torch.float64)
     state = tuple(torch.randn(2, 2, 5, dtype=torch.float64) for _ in range(STATES[cell]))
-    after = cells(cells.read(embedded)[:, 1], context, state)
+    after = cells(cells.read(embedded)[:, 1], context, list(zip(*state, strict=True)))
     below: Tensor = torch.cat((embedded[:, 1], context), dim=-1)
     for layer, one in enumerate(theirs):
         own = tuple(part[layer] for part in state)
         found = one(below, own if cell == "lstm" else own[0])
         found = found if cell == "lstm" else (found,)
-        for ours, other in zip(after, found, strict=True):
-            torch.testing.assert_close(ours[layer], other)
+        for ours, other in zip(after[layer], found, strict=True):
+            torch.testing.assert_close(ours, other)
         below = found[0]
 
 

@@ -12,6 +12,7 @@ from regard.interop.huggingface import write_model
 from regard.models.checkpoint import load_model
 from regard.models.config import TransformerConfig
 from regard.models.families import FAMILIES
+from regard.models.network import NETWORKS
 from regard.models.size import size_of
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import Recipe
@@ -49,6 +50,20 @@ def test_a_family_is_a_line_for_every_size(call):
         assert (answer.code, answer.err) == (0, "")
         assert [line.split()[0] for line in answer.out.splitlines()[1:]] == list(family.sizes)
         assert set(asked(call, family.name)) == set(family.sizes)
+
+
+def test_every_registered_network_has_a_page(call, tmp_path):
+    for name in ("seq2seq", "bahdanau", "luong"):
+        (tmp_path / "one.toml").write_text(f'task = "translation"\ndata = "copy"\nmodel = "{name}"\n')
+        answer = call("size", tmp_path / "one.toml")
+        assert (answer.code, answer.err) == (0, "")
+        assert f"{name}, 1 layer of gru" in answer.out
+        assert ("cache, a token" in answer.out) == (name != "seq2seq")
+        assert "activations" not in answer.out  # nothing is known of them, and nothing is said
+        record = asked(call, tmp_path / "one.toml")
+        assert sum(record["parameters"].values()) == 2 * record["parameters"]["total"]
+        config = NETWORKS[name].config(vocabulary=record["vocabulary_at_most"])
+        assert record["parameters"]["total"] == sum(one.numel() for one in config.build().parameters())
 
 
 def test_longer_texts_take_more_cache_and_more_work_and_no_more_weights(call):

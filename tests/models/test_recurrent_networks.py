@@ -120,6 +120,8 @@ def by_hand(model: Network, target: list[int], source: list[int]) -> tuple[Tenso
         for layer in range(config.layers):
             suffix = "" if name == "bahdanau" else "_l0"
             own = weights_below(model, f"{cells}.{layer}.")
+            if name == "bahdanau" and layer == 0:
+                own["weight_ih"] = torch.cat((own["weight_ih"], model.decoder.of_context.weight), dim=1)
             states[layer] = cell_step(config.cell, own, suffix, below, states[layer])
             below = states[layer][0]
         if name == "luong":

@@ -22,7 +22,7 @@ from regard.attention.bmm import Bmm
 from regard.attention.flex import Flex
 from regard.attention.gathered import Gathered
 from regard.attention.kernels import Call, Cudnn, Kernel, KernelChoice, Sdpa, choose_kernel
-from regard.attention.lowering import bias_values, fully_masked
+from regard.attention.lowering import bias_values, dense_table, fully_masked, fully_masked_rows
 from regard.attention.mask_algebra import Grid, Mask, MaskFunction, as_mask
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
@@ -57,8 +57,9 @@ def weights(
     if bias is not None:
         scores = scores + bias_values(bias, Grid.of(shape, query.device, rows), scores.dtype)
     if mask is not None:
-        scores = scores.masked_fill(~mask.dense(shape, query.device, rows), -torch.inf)
-    if mask is None and bias is None:
+        allowed = dense_table(mask, shape, query.device) if rows is None else mask.dense(shape, query.device, rows)
+        scores = scores.where(allowed, -torch.inf)
+    if bias is None and (mask is None or (rows is None and fully_masked_rows(mask, shape, query.device) is None)):
         return scores.softmax(dim=-1)
     nothing = fully_masked(scores)  # a softmax over nothing is 0/0: such rows are zero instead
     return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)

@@ -31,4 +31,4 @@ class Alignment(nn.Module):
     ) -> Float[Tensor, "rows queries memory_width"]:
         """The context of every query."""
         context: Tensor = self.attend(queries[:, None], memory, mask=mask)
-        return context[:, 0]
+        return context.squeeze(1)

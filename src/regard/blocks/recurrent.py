@@ -20,13 +20,18 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from regard.axes import Hidden
 from regard.data.batching import Padded
 from regard.layers.dropout import Dropout
+from regard.layers.linear import Linear
 
 CellKind = Literal["rnn", "lstm", "gru"]
 CellState = tuple[Float[Tensor, "layers rows width"], ...]
+LayerStates = list[tuple[Float[Tensor, "rows width"], ...]]
+"""The same, layer by layer."""
 LAYERS: dict[str, Callable[..., nn.Module]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 CELLS: dict[str, Callable[..., nn.Module]] = {"rnn": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}
 STATES = {"rnn": 1, "lstm": 2, "gru": 1}
 """Vectors that a cell keeps from step to step."""
+GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+"""Vectors that a cell makes of its input."""
 Stream = TypeVar("Stream", Tensor, PackedSequence)
 
 
@@ -77,7 +82,7 @@ class RecurrentStack(nn.Module):
         for index, layer in enumerate(self.layers):
             if index:
                 stream = self._drop(stream)
-            given = None if state is None else tuple(one[index : index + 1] for one in state)  # in one direction
+            given = None if state is None else tuple(one[index : index + 1].contiguous() for one in state)  # for cuDNN
             stream, last = layer(stream, given if given is None or len(given) > 1 else given[0])
             reached.append(last if isinstance(last, tuple) else (last,))
         return stream, tuple(torch.cat(parts) for parts in zip(*reached, strict=True))
@@ -99,48 +104,48 @@ class ContextCells(nn.Module):
         self, cell: CellKind, embedding_width: int, context_width: int, width: int, layers: int, dropout: float
     ) -> None:
         super().__init__()
-        self.kind, self.embedding_width = cell, embedding_width
-        below = embedding_width + context_width
-        self.cells = nn.ModuleList(CELLS[cell](width if index else below, width) for index in range(layers))
+        self.kind = cell
+        self.cells = nn.ModuleList(CELLS[cell](width if index else embedding_width, width) for index in range(layers))
+        self.of_context = Linear(context_width, GATES[cell] * width, bias=False)
         self.dropout = Dropout(dropout)
 
     def read(self, embedded: Float[Tensor, "rows tokens embedding"]) -> Float[Tensor, "rows tokens gates"]:
         """The part of the first cell's gates that comes from the embeddings."""
         first = self._cells()[0]
-        return F.linear(embedded, first.weight_ih[:, : self.embedding_width], first.bias_ih)
+        return F.linear(embedded, first.weight_ih, first.bias_ih)
 
     def forward(
-        self, read: Float[Tensor, "rows gates"], context: Float[Tensor, "rows context"], state: CellState
-    ) -> CellState:
+        self, read: Float[Tensor, "rows gates"], context: Float[Tensor, "rows context"], state: LayerStates
+    ) -> LayerStates:
         """The state one step further."""
-        reached: list[tuple[Tensor, ...]] = []
-        for index, cell in enumerate(self._cells()):
-            own = tuple(one[index] for one in state)
+        reached: LayerStates = []
+        below = read + self.of_context(context)
+        for index, (cell, own) in enumerate(zip(self._cells(), state, strict=True)):
             if index:
                 below = F.linear(self.dropout(reached[-1][0]), cell.weight_ih, cell.bias_ih)
-            else:
-                below = read + F.linear(context, cell.weight_ih[:, self.embedding_width :])
             reached.append(_step(self.kind, below, F.linear(own[0], cell.weight_hh, cell.bias_hh), own))
-        return tuple(torch.stack(parts) for parts in zip(*reached, strict=True))
+        return reached
 
     def _cells(self) -> list[nn.RNNCellBase]:
         return cast(list[nn.RNNCellBase], list(self.cells))
 
 
 def _step(kind: CellKind, inputs: Tensor, hidden: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """One cell's new state, from what its matrices made of the input and of the hidden vector, in PyTorch's order."""
+    """One cell's new state, from what its matrices made of the input and of the hidden vector, in PyTorch's order.
+
+    Gates are cut by `split`, whose gradient is one tensor: that of every slice by index would be a whole one.
+    """
     if kind == "rnn":
         return (torch.tanh(inputs + hidden),)
     width = state[0].shape[-1]
     if kind == "gru":
-        reset, update = (inputs[:, : 2 * width] + hidden[:, : 2 * width]).sigmoid().chunk(2, dim=-1)
-        new = torch.tanh(torch.addcmul(inputs[:, 2 * width :], reset, hidden[:, 2 * width :]))
-        return (torch.lerp(new, state[0], update),)
-    gates = inputs + hidden
-    enter, forget = gates[:, : 2 * width].sigmoid().chunk(2, dim=-1)
-    candidate, out = gates[:, 2 * width : 3 * width].tanh(), gates[:, 3 * width :].sigmoid()
-    kept = torch.addcmul(forget * state[1], enter, candidate)
-    return out * kept.tanh(), kept
+        both, new = torch.split(inputs, [2 * width, width], dim=-1)
+        both_hidden, new_hidden = torch.split(hidden, [2 * width, width], dim=-1)
+        reset, update = (both + both_hidden).sigmoid().chunk(2, dim=-1)
+        return (torch.lerp(torch.tanh(torch.addcmul(new, reset, new_hidden)), state[0], update),)
+    enter, forget, new, out = (inputs + hidden).chunk(4, dim=-1)
+    kept = torch.addcmul(forget.sigmoid() * state[1], enter.sigmoid(), new.tanh())
+    return out.sigmoid() * kept.tanh(), kept
 
 
 def _shifted(vectors: Hidden, by: Int[Tensor, "batch"]) -> Hidden:
@@ -154,16 +159,20 @@ def init_recurrent(module: nn.Module) -> None:
     """Recurrent matrices orthogonal, gate by gate (Saxe et al. 2013), those of inputs as Glorot and Bengio (2010) draw
     them, biases zero but an LSTM's forget gate, whose sum is 1 (Jozefowicz et al. 2015): it begins by remembering.
     """
-    for name, parameter in module.named_parameters():
-        owner = module.get_submodule(name.rpartition(".")[0])
-        if not isinstance(owner, nn.RNNBase | nn.RNNCellBase):
-            continue
-        kind, width = name.rpartition(".")[2], owner.hidden_size
-        gates = [parameter.data[first : first + width] for first in range(0, len(parameter), width)]
-        for index, gate in enumerate(gates):
-            if kind.startswith("weight_hh"):
-                nn.init.orthogonal_(gate)
-            elif kind.startswith("weight_ih"):
-                nn.init.xavier_uniform_(gate)
-            else:
-                nn.init.constant_(gate, float(len(gates) == 4 and index == 1 and kind.startswith("bias_ih")))
+    for part in module.modules():
+        if isinstance(part, ContextCells):
+            _init_gates(part.of_context.weight.data, "weight_ih", len(part.of_context.weight) // GATES[part.kind])
+        elif isinstance(part, nn.RNNBase | nn.RNNCellBase):
+            for name, parameter in part.named_parameters():
+                _init_gates(parameter.data, name, part.hidden_size)
+
+
+def _init_gates(values: Tensor, kind: str, width: int) -> None:
+    gates = [values[first : first + width] for first in range(0, len(values), width)]
+    for index, gate in enumerate(gates):
+        if kind.startswith("weight_hh"):
+            nn.init.orthogonal_(gate)
+        elif kind.startswith("weight_ih"):
+            nn.init.xavier_uniform_(gate)
+        else:
+            nn.init.constant_(gate, float(len(gates) == 4 and index == 1 and kind.startswith("bias_ih")))

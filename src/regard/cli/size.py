@@ -12,7 +12,7 @@ from regard.errors import InputError, choose
 from regard.files import read_json
 
 if TYPE_CHECKING:
-    from regard.models.config import TransformerConfig
+    from regard.models.network import NetworkConfig
     from regard.models.size import Memory, Size
     from regard.tasks.recipe import Recipe
 
@@ -57,7 +57,7 @@ def size(
 class Asked:
     """A model, and what is known of the texts it is for."""
 
-    config: "TransformerConfig"
+    config: "NetworkConfig"
     window: int | None = None
     """Tokens read at once, where a recipe says."""
     at_most: bool = False
@@ -96,12 +96,11 @@ def _of_folder(folder: Path) -> Asked:
     from regard.interop.huggingface import is_huggingface, read_config
     from regard.interop.tensors import opened
     from regard.models.checkpoint import CONFIG, read_own_config
-    from regard.models.config import transformer_config
     from regard.tasks.recipe import parse_recipe, read_recipe
 
     read_json(folder / CONFIG, "give the folder of a trained model; `regard train` writes one")
     if not is_huggingface(folder):
-        config = transformer_config(read_own_config(folder))
+        config = read_own_config(folder)
         tables = parse_recipe(str(folder / "recipe.toml")) if (folder / "recipe.toml").is_file() else {}
         return Asked(config, _window(read_recipe(str(folder / "recipe.toml"))) if "training" in tables else None)
     if not any(folder.glob("*.safetensors")):
@@ -111,14 +110,13 @@ def _of_folder(folder: Path) -> Asked:
 
 
 def _of_recipe(name: str, sizes: list[str]) -> Asked:
-    from regard.models.config import transformer_config
     from regard.tasks.recipe import read_recipe, shipped
 
     if not name.endswith(".toml") and name not in shipped():
         raise InputError(f"{name!r} is no family, size, recipe or model folder", choose(name, [*sizes, *shipped()]))
     recipe = read_recipe(name)
     labels = ("0", "1") if recipe.model.outputs == "labels" else ()  # how many there are is in the data
-    config = transformer_config(recipe.model.built_for(recipe.tokenizer.size, labels))
+    config = recipe.model.built_for(recipe.tokenizer.size, labels)
     return Asked(config, _window(recipe), at_most=True)
 
 
@@ -132,14 +130,13 @@ def _window(recipe: "Recipe") -> int | None:
 
 def _record(size: "Size") -> dict[str, Any]:
     """For programs: plain numbers, memory in bytes."""
-    counts = {name: getattr(size.parameters, name) for name in (*_PARTS, "total")}
-    memory = {name: vars(getattr(size, name)) for name in _MEMORY}
+    counts = {**size.parts, "total": size.parameters}
+    memory = {name: vars(one) for name in _MEMORY if (one := getattr(size, name)) is not None}
     work = {"forward": size.work.forward, "training": size.work.training}
     return {"context": size.context, "parameters": counts, "bytes": memory, "flops_per_token": work}
 
 
 _MEMORY = ("weights", "cache", "whole_cache", "trained_weights", "gradients", "moments", "state", "activations")
-_PARTS = ("embedding", "attention", "feedforward", "norms", "output")
 
 
 def _overview(sizes: "dict[str, Size]") -> list[str]:
@@ -147,63 +144,41 @@ def _overview(sizes: "dict[str, Size]") -> list[str]:
     rows = [("", "parameters", "to run, bfloat16", "to train, mixed", "work, a token")]
     for name, one in sizes.items():
         memory = _bytes(one.weights.bfloat16), _bytes(one.state.bfloat16)
-        rows.append((name, f"{one.parameters.total:,}", *memory, _operations(one.work.forward)))
+        rows.append((name, f"{one.parameters:,}", *memory, _operations(one.work.forward)))
     return _aligned(rows)
 
 
 def _page(name: str, size: "Size", *, at_most: bool) -> list[str]:
     """Everything about one model."""
-    config, counts = size.config, size.parameters
-    heads = f"{config.heads} heads" if not config.key_value_heads else f"{config.heads}/{config.key_value_heads} heads"
-    shape = f"{config.architecture}, {config.layers} layers × {config.width}, {heads}"
-    rows = [("parameters", f"{counts.total:,}", "")]
+    rows = [("parameters", f"{size.parameters:,}", "")]
     rows += [
-        (f"  {part}", f"{getattr(counts, part):,}", f"{100 * getattr(counts, part) / counts.total:.1f} %")
-        for part in _PARTS
+        (f"  {part}", f"{count:,}", f"{100 * count / size.parameters:.1f} %") for part, count in size.parts.items()
     ]
     rows += [("", "", ""), ("to run", "float32", "bfloat16"), _memory("  weights", size.weights)]
     if size.cache.float32:
-        tokens = f"{size.context:,} + {size.context:,}" if _has_two_texts(size) else f"{size.context:,}"
+        tokens = " + ".join([f"{size.context:,}"] * size.estimates.cached_texts)
         rows.append(_memory("  cache, a token", size.cache))
         rows.append(_memory(f"  cache, {tokens} tokens", size.whole_cache))
     rows += [("", "", ""), ("to train", "float32", "mixed"), _memory("  weights", size.trained_weights)]
     rows += [_memory("  gradients", size.gradients), _memory("  AdamW's moments", size.moments)]
-    rows += [_memory("  together", size.state), _memory("  activations, a token", size.activations)]
+    rows.append(_memory("  together", size.state))
+    if size.activations is not None:
+        rows.append(_memory("  activations, a token", size.activations))
     rows += [("", "", ""), ("work", "forward", "training")]
     rows.append(("  FLOPs, a token", _operations(size.work.forward), _operations(size.work.training)))
-    vocabulary = f"vocabulary {'at most ' if at_most else ''}{config.vocabulary:,}"
-    head = f"{name}: {shape}, {vocabulary}, texts of {size.context:,} tokens"
+    vocabulary = f"vocabulary {'at most ' if at_most else ''}{size.config.vocabulary:,}"
+    head = f"{name}: {size.config.words}, {vocabulary}, texts of {size.context:,} tokens"
     return [head, "", *_aligned(rows), "", *_formulas(size)]
-
-
-def _has_two_texts(size: "Size") -> bool:
-    return size.config.architecture == "encoder_decoder"
 
 
 def _formulas(size: "Size") -> list[str]:
     """How the numbers come about."""
-    from regard.models.size import inner_copies, norm_copies
-
-    config = size.config
-    lines = []
-    if _has_two_texts(size):
-        lines.append("a token      one of the source and one of the target; the cache has as much for either")
-    if size.cache.float32:
-        lines.append("cache        2 × layers × key/value heads × head width")
-    lines.append("mixed        all in float32, and the matrices once more in bfloat16; activations in bfloat16")
-    cross = " (more in a decoder, which attends twice)" if _has_two_texts(size) else ""
-    weights = " + heads × tokens" if config.positions == "t5" else ""
-    table = "; 2 × vocabulary" if config.head in ("tokens", "masked") else ""
-    inner = {1: "", 2: "2 × ", 4: "4 × "}[inner_copies(config)]
-    kept = (
-        f"{2 * norm_copies(config)} × width + 2 × (heads + key/value heads) × head width + {inner}inner width{weights}"
-    )
-    lines.append(f"activations  about {kept} for each layer{cross}{table}")
-    half = "" if config.architecture == "encoder" else ", half of a text's where it looks back"
-    lines.append(
-        f"work         2 × the weights of matrices + 4 × heads × head width for each key it sees{half}; training 3 ×"
-    )
-    return lines
+    said = dict(size.estimates.formulas)
+    kept = "" if size.activations is None else "; activations in bfloat16"
+    said["mixed"] = f"all in float32, and the matrices once more in bfloat16{kept}"
+    said["work"] = f"{said.get('work', 'as the network says')}; training 3 ×"
+    order = ("a token", "cache", "mixed", "activations", "work")
+    return [f"{label:<12} {said[label]}" for label in (*order, *(set(said) - set(order))) if label in said]
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

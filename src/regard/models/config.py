@@ -150,6 +150,10 @@ class TransformerConfig(TransformerShape, NetworkConfig):
             )
         return self
 
+    @property
+    def made_for(self) -> int:
+        return self.max_positions
+
     def with_head(self, outputs: Head, labels: tuple[str, ...] = ()) -> "TransformerConfig":
         return TransformerConfig.model_validate(self.model_dump() | {"head": outputs, "labels": labels})
 

@@ -31,6 +31,7 @@ from regard.config import Config, refuse_foreign_keys
 from regard.data.batching import Inputs
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import ConfigError, InputError, choose
+from regard.models.estimates import Estimates
 
 Head = Literal["tokens", "masked", "labels", "spans", "none"]
 Reads = Literal["tokens", "source"]
@@ -150,6 +151,11 @@ class NetworkConfig(NetworkShape):
         """How many tokens it reads well at once: as many as in training, and no more than have a position."""
         return min((known for known in (self.trained_length, self.position_limit) if known is not None), default=None)
 
+    @property
+    def made_for(self) -> int:
+        """Tokens of the texts that its size is told of, where nothing else is said."""
+        return self.context or 512
+
     def with_head(self, outputs: Head, labels: tuple[str, ...] = ()) -> "NetworkConfig":
         """The same network with another head, where it can have one."""
         if outputs != self.outputs:
@@ -170,6 +176,8 @@ class Network(nn.Module, ABC):
 
     config: NetworkConfig
     embedding: TokenEmbedding
+    parts: ClassVar[tuple[str, ...]] = ()
+    """The parts that its parameters are counted by, in order; those that `part` names beside these follow."""
 
     @property
     def device(self) -> torch.device:
@@ -205,6 +213,16 @@ class Network(nn.Module, ABC):
     def extend(self, ids: Int[Tensor, "rows tokens"], state: Any) -> tuple[Float[Tensor, "rows tokens vocab"], Any]:
         """Several tokens further at once, with the logits after each."""
         raise InputError(f"a {self.config.name} network does not decode", f"use {self.config.kinds} to generate text")
+
+    def part(self, parameter: str) -> str:
+        """Of which part a parameter is, by its name; those of `embedding` are looked up, and not multiplied by."""
+        return parameter.split(".", maxsplit=1)[0]
+
+    def estimates(self, context: int) -> Estimates:
+        """What it takes for texts of this length: here a multiplication and an addition for each weight of a matrix."""
+        named = self.named_parameters()
+        met = sum(one.numel() for name, one in named if one.dim() >= 2 and self.part(name) != "embedding")
+        return Estimates(work=2.0 * met, formulas=(("work", "2 × the weights of matrices, all there is to know here"),))
 
 
 @dataclass(frozen=True)

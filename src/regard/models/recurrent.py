@@ -19,19 +19,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Mask, Padding
 from regard.axes import Hidden, Logits, RowIds
 from regard.blocks.alignment import Alignment
-from regard.blocks.recurrent import STATES, CellState, ContextCells, RecurrentStack, init_recurrent
+from regard.blocks.recurrent import STATES, CellState, ContextCells, LayerStates, RecurrentStack, init_recurrent
 from regard.data.batching import Inputs, Padded
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import InputError
 from regard.layers.dropout import Dropout
 from regard.layers.linear import Linear
+from regard.models.estimates import Estimates
 from regard.models.network import Network, register_network
 from regard.models.recurrent_config import (
     AttentionalConfig,
@@ -81,6 +82,7 @@ class RecurrentNetwork(Network):
     """What the three share: an encoder, the decoder's first state, a readout. Each adds its decoder and its step."""
 
     config: RecurrentConfig
+    parts = ("embedding", "encoder", "decoder", "attention", "output")
 
     def __init__(self, config: RecurrentConfig, *, end_width: int, readout_width: int) -> None:
         super().__init__()
@@ -147,6 +149,31 @@ class RecurrentNetwork(Network):
         ends = states[0][-2:] if self.config.bidirectional else states[0][-1:]
         return self.begin(source, memory, ends)
 
+    def part(self, parameter: str) -> str:
+        """Of which part a parameter is: the maps between the two are the decoder's, the readout the output's."""
+        places = {"alignment": "attention", "readout": "output", "first": "decoder", "context": "decoder"}
+        return places.get(name := parameter.split(".", maxsplit=1)[0], name)
+
+    def estimates(self, context: int) -> Estimates:
+        """A token of the source and one of the target; what is computed once for a text is shared by its tokens."""
+        tied = 0 if self.output is not None else self.embedding.plain_weight().numel()
+        once = sum(one.weight.numel() for one in self.once())
+        named = self.named_parameters()
+        met = sum(one.numel() for name, one in named if one.dim() >= 2 and self.part(name) != "embedding")
+        return Estimates(
+            work=2.0 * (met - once + once / context + tied),
+            tied=tied,
+            formulas=(
+                ("a token", "one of the source and one of the target"),
+                ("work", "2 × the weights of matrices"),
+                ("state", "layers × width numbers for a text, however long; of LSTMs twice that"),
+            ),
+        )
+
+    def once(self) -> list[Linear]:
+        """What multiplies once for a text."""
+        return [self.first]
+
     def first_state(self, end: Float[Tensor, "rows end"]) -> CellState:
         """Of all layers of the decoder."""
         states = self.first(end).tanh().unflatten(1, (-1, self.config.layers, self.config.width))
@@ -180,6 +207,10 @@ class Seq2Seq(RecurrentNetwork):
         self.decoder = RecurrentStack(config.cell, tokens + context, width, config.layers, config.dropout)
         _init_weights(self)
 
+    def once(self) -> list[Linear]:
+        """The context's too."""
+        return [self.first, self.context]
+
     def begin(self, source: Padded, memory: Hidden, ends: Ends) -> RecurrentState:
         """The context, and the states that come from it."""
         context = self.context(torch.cat(tuple(ends), dim=-1)).tanh()
@@ -211,6 +242,18 @@ class AttentionalNetwork(RecurrentNetwork):
         cells = self.first_state(self.end(ends))
         return RecurrentState(self.config, cells, memory=self.alignment.keys_values(memory), mask=mask)
 
+    def estimates(self, context: int) -> Estimates:
+        """With what is kept of the source, and attention to all of it."""
+        rest = super().estimates(context)
+        width, values = self.config.width, self.config.memory_width
+        said = dict(rest.formulas) | {
+            "cache": "a key of the decoder's width and a value of the encoder's for each token of the source",
+            "work": "2 × the weights of matrices + 2 × (key width + value width) for each token of the source",
+        }
+        return replace(
+            rest, work=rest.work + 2 * context * (width + values), cache=width + values, formulas=tuple(said.items())
+        )
+
     @abstractmethod
     def end(self, ends: Ends) -> Float[Tensor, "rows end"]:
         """What the first states are made of."""
@@ -239,19 +282,16 @@ class Bahdanau(AttentionalNetwork):
         embedded = self.dropout(self.embedding(ids))
         read = self.decoder.read(embedded)
         real = padded.real if padded is not None and padded.ragged else None
-        cells = state.cells
+        layers: LayerStates = list(zip(*(one.unbind() for one in state.cells), strict=True))
         states, contexts = [], []
         for place, of_token in enumerate(read.unbind(1)):
-            context = self.alignment(cells[0][-1][:, None], state.memory, state.mask)[:, 0]
-            after = self.decoder(of_token, context, cells)
-            if real is not None:
-                here = real[:, place, None]
-                after = tuple(torch.where(here, new, old) for new, old in zip(after, cells, strict=True))
-            cells = after
-            states.append(cells[0][-1])
+            context = self.alignment(layers[-1][0].unsqueeze(1), state.memory, state.mask).squeeze(1)
+            after = self.decoder(of_token, context, layers)
+            layers = after if real is None else _where(real[:, place, None], after, layers)
+            states.append(layers[-1][0])
             contexts.append(context)
         hidden = self.read_out(torch.stack(states, 1), embedded, torch.stack(contexts, 1))
-        return hidden, replace(state, cells=cells)
+        return hidden, replace(state, cells=tuple(torch.stack(parts) for parts in zip(*layers, strict=True)))
 
 
 class Luong(AttentionalNetwork):
@@ -286,6 +326,12 @@ def _init_weights(model: RecurrentNetwork) -> None:
             nn.init.xavier_uniform_(part.weight)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
+
+
+def _where(here: Bool[Tensor, "rows 1"], new: LayerStates, old: LayerStates) -> LayerStates:
+    """The new state in these rows, the old one in the others."""
+    pairs = (zip(*both, strict=True) for both in zip(new, old, strict=True))
+    return [tuple(torch.where(here, one, other) for one, other in layer) for layer in pairs]
 
 
 def _align(model: nn.Module, _: object) -> None:

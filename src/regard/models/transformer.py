@@ -21,10 +21,12 @@ from regard.layers.dropout import Dropout
 from regard.layers.linear import Linear
 from regard.layers.norm import norm
 from regard.models.config import TransformerConfig, TransformerShape
+from regard.models.estimates import Estimates
 from regard.models.heads import Pooler, TokenOutput
 from regard.models.init import init_weights
 from regard.models.network import Network, register_network
 from regard.models.positions import Positions
+from regard.models.transformer_size import PARTS, transformer_estimates, transformer_part
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class Transformer(Network):
     """Ids in, logits out; `start`, `step` and `extend` for decoding."""
 
     config: TransformerConfig
+    parts = PARTS
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -144,6 +147,14 @@ class Transformer(Network):
         """Several tokens further at once, with the logits after each."""
         hidden, state = self._advance(ids, state)
         return self.logits(hidden), state
+
+    def part(self, parameter: str) -> str:
+        """Of which part a parameter is, by its name."""
+        return transformer_part(parameter)
+
+    def estimates(self, context: int) -> Estimates:
+        """What it takes for texts of this length."""
+        return transformer_estimates(self, self.config, context)
 
     def _enter(
         self,

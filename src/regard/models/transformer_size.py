@@ -1,0 +1,113 @@
+"""What a Transformer takes beyond its parameters, with n tokens read at once.
+
+cache        2 × layers × key/value heads × head width numbers for a token: its keys and its values
+activations  numbers kept for the backward pass, for a token of a layer: what enters and leaves the two norms (for
+             RMS norm also what is between), the queries, keys, values and attended values, and the feed-forward's
+             inside before and after its activation (after alone for ReLU, twice that where it is gated):
+             4 or 6 width + 2 (heads + key/value heads) × head width + 1, 2 or 4 inner; for the output the logits and
+             their probabilities. Attention weights are not kept, but for `t5` positions, which need them: heads × n
+work         a multiplication and an addition for every weight of a matrix that the token meets, the output's table
+             among them, and 4 × heads × head width for every key it sees: n of them, or (n + 1) / 2 on average where
+             it sees only those before it
+"""
+
+from torch import nn
+
+from regard.blocks.config import head_width
+from regard.layers.feedforward import GATED
+from regard.models.config import TransformerConfig
+from regard.models.estimates import Estimates
+
+PARTS = ("embedding", "attention", "feedforward", "norms", "output")
+"""Embedding: of tokens, learnt positions and segments. Output: a table of its own, a bias, a pooler, the network before
+a masked model's output."""
+
+
+def transformer_part(parameter: str) -> str:
+    """Where a parameter is, from its name."""
+    path = parameter.split(".")
+    if path[-2] in ("norm", "embedding_norm"):
+        return "norms"
+    if path[0] in ("output", "pooler"):
+        return "output"
+    if path[0] in ("encoder", "decoder"):
+        return "feedforward" if "feedforward" in path else "attention"
+    return "attention" if path[1] == "bias" else "embedding"  # `t5` positions are added to the scores
+
+
+def transformer_estimates(model: nn.Module, config: TransformerConfig, context: int) -> Estimates:
+    """For texts of `context` tokens."""
+    encoder, decoder = _layers(config)
+    return Estimates(
+        work=_work(config, model, context),
+        tied=_tied_table(config),
+        cache=2 * decoder * _shared(config),
+        cached_texts=2 if encoder and decoder else 1,
+        kept=_kept_numbers(config, context),
+        formulas=_formulas(config),
+    )
+
+
+def _tied_table(config: TransformerConfig) -> int:
+    return config.vocabulary * config.width if config.tie_embeddings and config.head in ("tokens", "masked") else 0
+
+
+def _shared(config: TransformerConfig) -> int:
+    """Numbers of a token's keys in one layer."""
+    return (config.key_value_heads or config.heads) * head_width(config)
+
+
+def _layers(config: TransformerConfig) -> tuple[int, int]:
+    """Of the encoder and of the decoder."""
+    encoder = 0 if config.architecture == "decoder" else config.encoder_layers or config.layers
+    return encoder, 0 if config.architecture == "encoder" else config.layers
+
+
+def _kept_numbers(config: TransformerConfig, context: int) -> int:
+    inner = _inner_copies(config) * (config.feedforward_width or 4 * config.width)
+    norm = _norm_copies(config) * config.width
+    attention = norm + 2 * config.heads * head_width(config) + 2 * _shared(config)
+    weights = config.heads * context if config.positions == "t5" else 0
+    encoder, decoder = _layers(config)
+    cross = decoder * attention if encoder and decoder else 0
+    output = 2 * config.vocabulary if config.head in ("tokens", "masked") else 0
+    return (encoder + decoder) * (attention + weights + norm + inner) + cross + output
+
+
+def _norm_copies(config: TransformerConfig) -> int:
+    """How many times the width is kept around a norm."""
+    return 3 if config.norm == "rms" else 2
+
+
+def _inner_copies(config: TransformerConfig) -> int:
+    """How many times the inner width of the feed-forward is kept."""
+    return 4 if config.feedforward in GATED else 1 if config.feedforward == "relu" else 2
+
+
+def _work(config: TransformerConfig, model: nn.Module, context: int) -> float:
+    parts = ("encoder", "decoder") if config.head == "labels" else ("encoder", "decoder", "output")
+    met = sum(one.numel() for name, one in model.named_parameters() if one.dim() == 2 and name.split(".")[0] in parts)
+    met += _tied_table(config)
+    encoder, decoder = _layers(config)
+    keys = encoder * context + decoder * (context + 1) / 2 + (decoder * context if encoder and decoder else 0)
+    return 2 * met + 4 * config.heads * head_width(config) * keys
+
+
+def _formulas(config: TransformerConfig) -> tuple[tuple[str, str], ...]:
+    """How the numbers come about."""
+    encoder, decoder = _layers(config)
+    both = bool(encoder and decoder)
+    lines = []
+    if both:
+        lines.append(("a token", "one of the source and one of the target; the cache has as much for either"))
+    if decoder:
+        lines.append(("cache", "2 × layers × key/value heads × head width"))
+    cross = " (more in a decoder, which attends twice)" if both else ""
+    weights = " + heads × tokens" if config.positions == "t5" else ""
+    table = "; 2 × vocabulary" if config.head in ("tokens", "masked") else ""
+    inner = {1: "", 2: "2 × ", 4: "4 × "}[_inner_copies(config)]
+    heads = f"2 × (heads + key/value heads) × head width + {inner}inner width{weights}"
+    lines.append(("activations", f"about {2 * _norm_copies(config)} × width + {heads} for each layer{cross}{table}"))
+    half = ", half of a text's where it looks back" if decoder else ""
+    seen = f"4 × heads × head width for each key it sees{half}"
+    return (*lines, ("work", f"2 × the weights of matrices + {seen}"))
