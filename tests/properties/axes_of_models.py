@@ -16,6 +16,7 @@ AXES: dict[str, tuple[object, ...]] = {
     "similarity": tuple(SIMILARITIES),
     "norm_placement": values("norm_placement"),
     "norm": values("norm"),
+    "residual": (True, False),
     "positions": values("positions"),
     "feedforward": values("feedforward"),
     "architecture": values("architecture"),
