@@ -67,6 +67,10 @@ def changing(key: str, value: object) -> str:
     return f'`changes={{"{key}": {value}}}`'
 
 
+class DivergenceError(InputError):
+    """A training whose loss, gradient or weights are no finite numbers any more."""
+
+
 class VocabularyError(ConfigError):
     """So few entries cannot hold the special tokens and the least that texts are made of."""
 

@@ -4,7 +4,7 @@ from torch import nn
 
 
 def norm(kind: str, width: int, epsilon: float | None = None) -> nn.Module:
-    """`layer` or `rms`, over the last axis; what is added below the root is 1e-5 or 1e-6 if absent. `none` does nothing."""
+    """`layer` or `rms` over the last axis, with 1e-5 or 1e-6 below the root if no other is given; or `none`."""
     if kind == "none":
         return nn.Identity()
     if kind == "layer":
