@@ -15,7 +15,7 @@ from regard.compare.unmasked import NAME, unmasked_known
 from regard.tasks.recipe import Recipe
 
 WIDTH, HEADS = 32, 4
-LETTERS = {"symbols": 10, "shortest": 3, "longest": 5, "held_out": 200}
+LETTERS = {"symbols": 10, "shortest": 3, "longest": 5}
 DECODER: Mapping[str, Any] = MappingProxyType({"architecture": "decoder", "norm_placement": "pre"})
 CONDITIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -39,32 +39,48 @@ class Budget:
     """Of a decoder."""
     depths: tuple[int, ...] = (2, 4, 8, 16)
     heads: tuple[int, ...] = (1, 2, 4, 8)
+    held_out: int = 200
+    """Rows to measure on."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Of the layers with so many heads."""
     head_widths: tuple[int, ...] = (4, 16, 64, 256)
     """Of the scores that are drawn."""
 
 
 def translator(name: str, budget: Budget, shape: Mapping[str, Any] | None = None, corpus: str = "reverse") -> Case:
     """An encoder–decoder; `shape` has what differs."""
-    return Case(name, _recipe(corpus, {"heads": HEADS, **(shape or {})}, budget.steps))
+    return Case(name, _recipe(corpus, {"heads": HEADS, **(shape or {})}, budget.steps, budget.held_out))
 
 
 def deep(condition: str, layers: int, budget: Budget) -> Case:
     """A decoder of so many layers in one of the conditions."""
     name = f"decoder-{layers}-{condition.replace(' ', '-')}"
     return Case(
-        name, _recipe("reverse", {"heads": HEADS, "layers": layers, **CONDITIONS[condition]}, budget.deep_steps)
+        name,
+        _recipe(
+            "reverse", {"heads": HEADS, "layers": layers, **CONDITIONS[condition]}, budget.deep_steps, budget.held_out
+        ),
     )
 
 
 def unordered_decoder(budget: Budget) -> Case:
     """The decoder of the fewest layers, without positions."""
     shape = {"heads": HEADS, "layers": budget.depths[0], "positions": "none", **DECODER}
-    return Case(f"decoder-{budget.depths[0]}-without-positions", _recipe("reverse", shape, budget.deep_steps))
+    return Case(
+        f"decoder-{budget.depths[0]}-without-positions", _recipe("reverse", shape, budget.deep_steps, budget.held_out)
+    )
 
 
-def of_heads(count: int, budget: Budget) -> Case:
-    """The encoder–decoder with so many heads of the same width together."""
-    return complete(budget) if count == HEADS else translator(f"heads-{count}", budget, {"heads": count})
+def one_head(budget: Budget) -> Case:
+    """The encoder–decoder with one head, as wide as all of them."""
+    return translator("one-head", budget, {"heads": 1})
+
+
+def shallow(heads: int, seed: int, budget: Budget) -> Case:
+    """One layer that sorts, with so many heads of the same width together."""
+    case = translator(f"sort-1-layer-{heads}-heads-{seed}", budget, {"layers": 1, "heads": heads}, "sort")
+    training = case.recipe.training.model_copy(update={"seed": seed})
+    return Case(case.name, case.recipe.model_copy(update={"training": training}))
 
 
 def complete(budget: Budget) -> Case:
@@ -74,7 +90,7 @@ def complete(budget: Budget) -> Case:
 
 def unscaled(budget: Budget) -> Case:
     """One head, whose scores are not divided by √d_k."""
-    return translator("heads-1-unscaled", budget, {"heads": 1, "similarity": "dot"})
+    return translator("one-head-unscaled", budget, {"heads": 1, "similarity": "dot"})
 
 
 def unmasked(budget: Budget) -> Case:
@@ -83,11 +99,11 @@ def unmasked(budget: Budget) -> Case:
         return translator("without-causal-mask", budget, {"name": NAME})
 
 
-def _recipe(corpus: str, shape: Mapping[str, Any], steps: int) -> Recipe:
+def _recipe(corpus: str, shape: Mapping[str, Any], steps: int, held_out: int) -> Recipe:
     return Recipe.model_validate(
         {
             "task": "translation",
-            "data": {"corpus": corpus, "options": LETTERS},
+            "data": {"corpus": corpus, "options": LETTERS | {"held_out": held_out}},
             "tokenizer": {"kind": "bpe_words", "size": 64},
             "model": {"layers": 2, "width": WIDTH, "dropout": 0.0, **shape},
             "training": {

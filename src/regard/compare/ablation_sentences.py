@@ -56,12 +56,17 @@ def on_trained_scale(width: int, shares: Mapping[bool, float], entropy: Mapping[
     return said
 
 
-def on_heads(width: int, shares: Mapping[int, float]) -> str:
-    """Many heads against one."""
-    listed = ", ".join(f"{_percent(share)} with {_heads(count)}" for count, share in shares.items())
-    best = max((count for count in shares if count > 1), key=lambda count: shares[count])
-    more = f"{_heads(best)} against one: {_effect(shares[best], shares[1])}"
-    return f"At the same width of {width}, texts exactly right: {listed}. {more[0].upper()}{more[1:]}."
+def on_heads(width: int, seeds: int, shallow: Mapping[int, float], deeper: Mapping[int, float]) -> list[str]:
+    """Many heads against one: in one layer that sorts, and in two that reverse."""
+    listed = ", ".join(f"{_percent(share)} with {_heads(count)}" for count, share in shallow.items())
+    best = max((count for count in shallow if count > 1), key=lambda count: shallow[count])
+    many = max(deeper)
+    return [
+        f"One layer of width {width} that sorts, mean of {seeds} seeds, texts exactly right: {listed}. "
+        f"{_heads(best)} against one: {_effect(shallow[best], shallow[1])}.",
+        f"Two layers that reverse: {_percent(deeper[many])} with {_heads(many)} and {_percent(deeper[1])} with one: "
+        f"{_effect(deeper[many], deeper[1])}.",
+    ]
 
 
 def on_depth(
@@ -121,13 +126,13 @@ def on_positions(shares: Mapping[str, tuple[float, float]]) -> str:
 def on_mask(masked: Mapping[str, float], unmasked: Mapping[str, float]) -> str:
     """Tokens right where the right ones are given (`forced`) and where the model writes by itself (`free`)."""
     said = (
-        f"Without the causal mask {_percent(unmasked['forced'])} of tokens are right given the right ones before them, and "
-        f"{_percent(unmasked['free'])} when the model writes by itself; with the mask {_percent(masked['forced'])} and "
-        f"{_percent(masked['free'])}"
+        f"Without the causal mask {_percent(unmasked['forced'])} of tokens are right while the right ones are given, "
+        f"and {_percent(unmasked['free'])} when the model writes by itself; with the mask "
+        f"{_percent(masked['forced'])} and {_percent(masked['free'])}"
     )
     lost = (unmasked["forced"] - unmasked["free"]) - (masked["forced"] - masked["free"])
     if lost >= LEAST:
-        return f"{said}: it learnt to copy the token it should predict."
+        return f"{said}: without it, the model learnt to copy the token it should predict."
     return f"{said}: the effect is absent."
 
 

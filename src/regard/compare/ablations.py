@@ -12,6 +12,7 @@ A finding is numbers, rows to print, panels to draw, and sentences made by rule 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -20,11 +21,13 @@ from regard.compare import ablation_sentences as say
 from regard.compare.ablation_cases import (
     COMPLETE,
     CONDITIONS,
+    HEADS,
     WIDTH,
     Budget,
     complete,
     deep,
-    of_heads,
+    one_head,
+    shallow,
     translator,
     unmasked,
     unordered_decoder,
@@ -102,8 +105,11 @@ def ablate(names: Sequence[str], trainings: Trainings, budget: Budget) -> list[F
 def write_findings(folder: Path, findings: Sequence[Finding], budget: Budget) -> list[Path]:
     """The figure, the page and the numbers, in the folder."""
     panels = [panel for finding in findings for panel in finding.panels]
-    parts = f"{EXACT} by a Transformer of width {WIDTH} that reverses rows of letters; {budget.steps} steps, "
-    parts += f"{budget.deep_steps} for the decoders that are stacked deep; the first 200 test rows; one seed"
+    parts = (
+        f"A Transformer of width {WIDTH} that reverses rows of 3 to 5 letters: an encoder–decoder of 2 + 2 layers in "
+    )
+    parts += f"{budget.steps} steps, decoders of {_depths(budget)} layers in {budget.deep_steps}; {budget.held_out} test rows; one seed "
+    parts += "where no other number is said"
     paths = [folder / f"ablations.{kind}" for kind in ("png", "html", "json")]
     folder.mkdir(parents=True, exist_ok=True)
     draw_to(paths[0], lambda: draw_ablations(TITLE, parts, panels))
@@ -111,6 +117,10 @@ def write_findings(folder: Path, findings: Sequence[Finding], budget: Budget) ->
     write_text(paths[1], ablations_page(TITLE, parts, panels, sections))
     write_json(paths[2], {"findings": [finding.record() for finding in findings]})
     return paths
+
+
+def _depths(budget: Budget) -> str:
+    return f"{min(budget.depths)} to {max(budget.depths)}"
 
 
 def _exact(trainings: Trainings, case: Case) -> float:
@@ -121,9 +131,10 @@ def _exact(trainings: Trainings, case: Case) -> float:
 
 def _scale(trainings: Trainings, budget: Budget) -> Finding:
     spreads = [spread(width) for width in budget.head_widths]
-    pair = {True: of_heads(1, budget), False: unscaled(budget)}
+    pair = {True: one_head(budget), False: unscaled(budget)}
     shares = {scaled: _exact(trainings, case) for scaled, case in pair.items()}
     entropy = {scaled: trainings.ask(case, "entropy", attention_entropy) for scaled, case in pair.items()}
+    widths = [float(one.head_width) for one in spreads]
     names = {"dot": "without ÷√d_k", "scaled_dot": "with ÷√d_k"}
     variance, saturation = say.on_variance(spreads), say.on_entropy(spreads)
     trained = say.on_trained_scale(WIDTH, shares, entropy)
@@ -142,12 +153,12 @@ def _scale(trainings: Trainings, budget: Budget) -> Finding:
     panels = [
         AblationPanel(
             "Scale: variance",
-            AblationCurves(across, "of the scores", budget.head_widths, curves["variance"], True),
+            AblationCurves(across, "of the scores", widths, curves["variance"], True),
             variance,
         ),
         AblationPanel(
             "Scale: entropy",
-            AblationCurves(across, f"of the largest, for {KEYS} keys", budget.head_widths, curves["entropy"]),
+            AblationCurves(across, f"of the largest, for {KEYS} keys", widths, curves["entropy"]),
             saturation,
         ),
         AblationPanel("Scale: trained", AblationBars(EXACT, bars, [names["dot"]]), trained),
@@ -160,13 +171,23 @@ def _scale(trainings: Trainings, budget: Budget) -> Finding:
     return Finding("scale", ABLATIONS["scale"].title, [variance, saturation, trained], rows, panels, numbers)
 
 
+def _head_cases(budget: Budget) -> dict[int, list[Case]]:
+    return {count: [shallow(count, seed, budget) for seed in budget.seeds] for count in budget.heads}
+
+
 def _heads(trainings: Trainings, budget: Budget) -> Finding:
-    shares = {count: _exact(trainings, of_heads(count, budget)) for count in budget.heads}
-    sentence = say.on_heads(WIDTH, shares)
+    found = {count: [_exact(trainings, case) for case in cases] for count, cases in _head_cases(budget).items()}
+    shares = {count: fmean(of_seeds) for count, of_seeds in found.items()}
+    deeper = {HEADS: _exact(trainings, complete(budget)), 1: _exact(trainings, one_head(budget))}
+    sentences = say.on_heads(WIDTH, len(budget.seeds), shares, deeper)
     bars = {f"{count} head{'s' * (count > 1)}": share for count, share in shares.items()}
-    rows = [(f"{EXACT}, {name}", _share(share)) for name, share in bars.items()]
-    panel = AblationPanel("Heads", AblationBars(EXACT, bars, ["1 head"]), sentence)
-    return Finding("heads", ABLATIONS["heads"].title, [sentence], rows, [panel], {EXACT: shares})
+    rows = [(f"{EXACT}, sort, one layer, {name}", _share(share)) for name, share in bars.items()]
+    rows += [
+        (f"{EXACT}, reverse, two layers, {count} head{'s' * (count > 1)}", _share(deeper[count])) for count in deeper
+    ]
+    panel = AblationPanel("Heads", AblationBars(f"{EXACT}, sort", bars, ["1 head"]), " ".join(sentences))
+    numbers = {"sort, one layer": found, "reverse, two layers": deeper}
+    return Finding("heads", ABLATIONS["heads"].title, sentences, rows, [panel], numbers)
 
 
 def _depth(trainings: Trainings, budget: Budget) -> Finding:
@@ -190,7 +211,9 @@ def _depth(trainings: Trainings, budget: Budget) -> Finding:
         (f"deepest that reaches 90 %, {name}", str(say.deepest(found) or "none")) for name, found in shares.items()
     ]
     curves = {condition: list(found.values()) for condition, found in shares.items()}
-    drawing = AblationCurves("layers of a decoder", EXACT, budget.depths, curves, level=say.REACHED)
+    drawing = AblationCurves(
+        "layers of a decoder", EXACT, [float(one) for one in budget.depths], curves, level=say.REACHED
+    )
     numbers: dict[str, Any] = {EXACT: shares, "deepest": {name: say.deepest(found) for name, found in shares.items()}}
     numbers["diverged"] = diverged
     panel = AblationPanel("Residuals and norms", drawing, " ".join(sentences))
@@ -224,7 +247,7 @@ def _positions(trainings: Trainings, budget: Budget) -> Finding:
     rows = [
         (f"logits moved by permuting the source, {name}", f"{found.logits:.2g}") for name, found in permuted.items()
     ]
-    bars = {}
+    bars: dict[str, float] = {}
     for task, (with_share, without_share) in shares.items():
         rows += [(f"{EXACT}, {task}, with positions", _share(with_share))]
         rows += [(f"{EXACT}, {task}, without", _share(without_share))]
@@ -266,8 +289,15 @@ def _share(share: float) -> str:
 
 ABLATIONS: Mapping[str, Ablation] = MappingProxyType(
     {
-        "scale": Ablation("Without ÷√d_k", lambda budget: [of_heads(1, budget), unscaled(budget)], _scale),
-        "heads": Ablation("With one head", lambda budget: [of_heads(count, budget) for count in budget.heads], _heads),
+        "scale": Ablation("Without ÷√d_k", lambda budget: [one_head(budget), unscaled(budget)], _scale),
+        "heads": Ablation(
+            "With one head",
+            lambda budget: (
+                [case for cases in _head_cases(budget).values() for case in cases]
+                + [complete(budget), one_head(budget)]
+            ),
+            _heads,
+        ),
         "depth": Ablation(
             "Without residuals, without norms",
             lambda budget: [deep(condition, layers, budget) for condition in CONDITIONS for layers in budget.depths],

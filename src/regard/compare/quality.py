@@ -12,14 +12,15 @@ import torch
 
 from regard.api.model import Model
 from regard.data.batching import IGNORED
-from regard.data.corpus import Pair
+from regard.data.corpus import Pair, Split
 from regard.tasks.translation import objective, open_corpus
 
 
 def held_out_pairs(model: Model, most: int) -> list[Pair]:
     """The first test pairs of the corpus it was trained on."""
     assert model.data is not None
-    corpus = open_corpus(model.data, ("test",))
+    splits: list[Split] = ["test"]
+    corpus = open_corpus(model.data, splits)
     return [corpus.example("test", index) for index in range(min(most, corpus.size("test") or most))]
 
 

@@ -30,7 +30,7 @@ class UnmaskedShape(TransformerShape):
     """A Transformer's shape under another name."""
 
     name: Literal["transformer_without_causal_mask"] = Field(  # type: ignore[assignment]
-        NAME, description="the kind of network"
+        "transformer_without_causal_mask", description="the kind of network"
     )
 
 

@@ -18,7 +18,7 @@ from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, plain_styl
 from regard.views.training_curves import COLOURS
 
 ACROSS, WIDTH, HEIGHT = 3, 4.1, 2.5  # panels in a row; inches of a panel's drawing
-GAP, BELOW = 1.0, 2.0  # between columns; under a panel, for its axis and its sentence
+GAP, BELOW = 1.0, 2.6  # between columns; under a panel, for its axis and its sentence
 CHARACTERS = 64
 """Of a sentence, on a line."""
 KEPT, REMOVED = COLOURS[0], COLOURS[1]
@@ -65,23 +65,25 @@ def draw_ablations(title: str, subtitle: str, panels: Sequence[AblationPanel], n
             row, column = divmod(number, ACROSS)
             left, bottom = column * (WIDTH + GAP), -row * (HEIGHT + BELOW) - HEIGHT
             axes = figure.add_axes((left, bottom, WIDTH, HEIGHT))
-            draw = _draw_curves if isinstance(panel.drawing, AblationCurves) else _draw_bars
-            draw(axes, panel.drawing)  # type: ignore[arg-type]
+            if isinstance(panel.drawing, AblationCurves):
+                _draw_curves(axes, panel.drawing)
+            else:
+                _draw_bars(axes, panel.drawing)
             axes.tick_params(length=0, labelsize=9, labelcolor=QUIET)
             for side in ("top", "right"):
                 axes.spines[side].set_visible(False)
             above = bottom + HEIGHT + 0.1
             figure.text(left, above, printable(panel.title), size=12, weight="bold", color=TEXT, va="bottom")
             wrapped = textwrap.fill(printable(panel.sentence), CHARACTERS)
-            figure.text(left, bottom - 0.5, wrapped, size=9.5, color=TEXT, va="top", linespacing=1.35)
+            figure.text(left, bottom - 0.62, wrapped, size=9.5, color=TEXT, va="top", linespacing=1.35)
         frame(figure, printable(title), subtitle, note)
         return figure
 
 
 def _draw_curves(axes: Axes, drawing: AblationCurves) -> None:
     for number, (name, values) in enumerate(drawing.y.items()):
-        style = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1.5, "marker": "o", "markersize": 3.5}
-        axes.plot(drawing.x, values, label=printable(name), **style)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot(drawing.x, values, color=colour, linewidth=1.5, marker="o", markersize=3.5, label=printable(name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(drawing.x, [f"{tick:,.0f}" for tick in drawing.x])
     axes.xaxis.set_minor_locator(NullLocator())
