@@ -107,9 +107,9 @@ def write_findings(folder: Path, findings: Sequence[Finding], budget: Budget) ->
     panels = [panel for finding in findings for panel in finding.panels]
     parts = (
         f"A Transformer of width {WIDTH} that reverses rows of 3 to 5 letters: an encoder–decoder of 2 + 2 layers in "
+        f"{budget.steps} steps, decoders of {_depths(budget)} layers in {budget.deep_steps}; {budget.held_out} test "
+        "rows; one seed where no other number is said"
     )
-    parts += f"{budget.steps} steps, decoders of {_depths(budget)} layers in {budget.deep_steps}; {budget.held_out} test rows; one seed "
-    parts += "where no other number is said"
     paths = [folder / f"ablations.{kind}" for kind in ("png", "html", "json")]
     folder.mkdir(parents=True, exist_ok=True)
     draw_to(paths[0], lambda: draw_ablations(TITLE, parts, panels))
