@@ -67,8 +67,8 @@ def changing(key: str, value: object) -> str:
     return f'`changes={{"{key}": {value}}}`'
 
 
-class DivergenceError(InputError):
-    """A training whose loss, gradient or weights are no finite numbers any more."""
+class NotFiniteError(InputError):
+    """NaN or infinity where numbers should be: most often a training that diverged."""
 
 
 class VocabularyError(ConfigError):

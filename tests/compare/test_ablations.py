@@ -227,7 +227,7 @@ def test_an_effect_that_does_not_show_is_said_to_be_absent():
     assert sorting.endswith("4 heads against one: a difference of 17 points.")
     assert reversing.endswith("100 % with 4 heads and 100 % with one: the effect is absent.")
     assert "the other way round by 8 points" in say.on_heads(32, 3, {1: 0.9, 4: 0.82}, {1: 1.0, 4: 1.0})[0]
-    assert say.on_positions({"sort": (1.0, 0.98)}).endswith("98 % without; the effect is absent.")
+    assert say.on_positions({"sort": (1.0, 0.98)}).endswith("98 % without, the effect is absent.")
     assert say.on_mask({"forced": 0.99, "free": 0.98}, {"forced": 1.0, "free": 0.1}).endswith("should predict.")
     assert say.on_mask({"forced": 0.99, "free": 0.98}, {"forced": 0.99, "free": 0.98}).endswith("the effect is absent.")
 
@@ -236,7 +236,7 @@ def test_the_deepest_network_that_learns_is_said_for_every_condition():
     whole = {2: 0.99, 4: 1.0, 8: 1.0}
     shares = {"complete": whole, "without a": {2: 0.95, 4: 0.2, 8: 0.1}, "without b": {2: 0.1, 4: 0.0, 8: 0.0}}
     first, one, other, third, wild = say.on_depth(shares | {"without c": whole}, "complete", {"8 layers": "inf"})
-    assert first == ("The deepest that reaches 90 %: complete 8, without a 2, without b 0 and without c 8.")
+    assert first == ("The deepest that reaches 90 %: complete 8, without a 2, without b none and without c 8.")
     assert one == "Without a, 2 layers are the most."
     assert other == "Without b, none of 2, 4 and 8 layers does."
     assert third == "Without c, the effect is absent: 8 layers reach 90 % all the same."

@@ -73,9 +73,7 @@ def on_depth(
     shares: Mapping[str, Mapping[int, float]], complete: str, diverged: Mapping[str, str] | None = None
 ) -> list[str]:
     """The deepest that reaches 90 % in each condition, and whether what was left out made a difference."""
-    said = [
-        f"The deepest that reaches 90 %: {_listed([f'{name} {deepest(found)}' for name, found in shares.items()])}."
-    ]
+    said = [f"The deepest that reaches 90 %: {_listed(reached)}."]
     for name, found in shares.items():
         if name == complete:
             continue
@@ -102,25 +100,23 @@ def on_order(found: Mapping[str, Moved], without: str, ordered: str, causal: str
     exact = "the same answer to rounding (float64)" if far <= ROUNDING else "another answer: the effect is absent"
     encoder = (
         f"Without positions a permuted source gives {exact}: the encoder's vectors, permuted back, differ by at most "
-        f"{one.vectors:.1e} and the logits by {one.logits:.1e} (with positions {other.logits:.2g}, "
-        f"of logits up to {other.size:.2g}); {_percent(one.same)} of the texts written are the same."
+        f"{one.vectors:.1e}, the logits by {one.logits:.1e} (with positions by {other.logits:.2g}), and "
+        f"{_percent(one.same)} of the texts written are the same."
     )
     if decoder.logits > ROUNDING:
-        masked = "A causal decoder without positions does see the order, since each token sees only those before it: "
+        masked = "A causal decoder does see the order, since a token sees only those before it: "
     else:
-        masked = "A causal decoder without positions does not see the order here either: "
+        masked = "A causal decoder does not see the order here either: "
     return [encoder, f"{masked}its logits differ by {decoder.logits:.2g}, and {_percent(decoder.same)} are the same."]
 
 
 def on_positions(shares: Mapping[str, tuple[float, float]]) -> str:
     """Trained quality with positions and without, by task."""
     listed = (
-        f"{task}: {_percent(with_)} of texts exactly right with positions, {_percent(without)} without; "
-        f"{_effect(with_, without)}"
+        f"{task}: {_percent(with_)} with positions and {_percent(without)} without, {_effect(with_, without)}"
         for task, (with_, without) in shares.items()
     )
-    said = "; ".join(listed)
-    return f"{said[0].upper()}{said[1:]}."
+    return f"Texts exactly right, {'; '.join(listed)}."
 
 
 def on_mask(masked: Mapping[str, float], unmasked: Mapping[str, float]) -> str:

@@ -135,7 +135,7 @@ def _scale(trainings: Trainings, budget: Budget) -> Finding:
     shares = {scaled: _exact(trainings, case) for scaled, case in pair.items()}
     entropy = {scaled: trainings.ask(case, "entropy", attention_entropy) for scaled, case in pair.items()}
     widths = [float(one.head_width) for one in spreads]
-    names = {"dot": "without ÷√d_k", "scaled_dot": "with ÷√d_k"}
+    names = {"scaled_dot": "with ÷√d_k", "dot": "without ÷√d_k"}
     variance, saturation = say.on_variance(spreads), say.on_entropy(spreads)
     trained = say.on_trained_scale(WIDTH, shares, entropy)
     curves = {
@@ -226,7 +226,7 @@ def _position_cases(budget: Budget) -> dict[str, tuple[Case, Case]]:
     return {
         "reverse": (complete(budget), translator("without-positions", budget, none)),
         "sort": (translator("sort", budget, None, "sort"), translator("sort-without-positions", budget, none, "sort")),
-        "reverse, a decoder alone": (deep(COMPLETE, budget.depths[0], budget), unordered_decoder(budget)),
+        "decoder, reverse": (deep(COMPLETE, budget.depths[0], budget), unordered_decoder(budget)),
     }
 
 
@@ -236,7 +236,7 @@ def _positions(trainings: Trainings, budget: Budget) -> Finding:
     asked = {
         "with positions": pairs["reverse"][0],
         "without positions": pairs["reverse"][1],
-        "a causal decoder without positions": pairs["reverse, a decoder alone"][1],
+        "a causal decoder without positions": pairs["decoder, reverse"][1],
     }
     answers = {name: trainings.ask(case, "permuted", _permuted) for name, case in asked.items()}
     permuted = {name: Moved(**answer) for name, answer in answers.items() if answer}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from regard.api.loading import read_model
 from regard.api.model import Model
 from regard.api.training import train
-from regard.errors import DivergenceError, FileError
+from regard.errors import FileError, NotFiniteError
 from regard.files import read_json, write_json
 from regard.tasks.recipe import Recipe
 from regard.training.interrupt import Interrupt
@@ -103,7 +103,7 @@ class Trainings:
         taken, diverged = _Seconds(self.listener), None
         try:
             train(case.recipe, folder, resume=True, listener=taken, interrupt=self.interrupt)
-        except DivergenceError as error:
+        except NotFiniteError as error:
             diverged = error.problem
         lines = [] if diverged else read_metrics(folder)
         found = {"steps": len(lines), "seconds": round(taken.seconds, 2), "diverged": diverged}

@@ -18,7 +18,7 @@ from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, plain_styl
 from regard.views.training_curves import COLOURS
 
 ACROSS, WIDTH, HEIGHT = 3, 4.1, 2.5  # panels in a row; inches of a panel's drawing
-GAP, BELOW = 1.0, 2.6  # between columns; under a panel, for its axis and its sentence
+GAP, BELOW = 1.0, 2.2  # between columns; under a panel, for its axis and its sentence
 CHARACTERS = 64
 """Of a sentence, on a line."""
 KEPT, REMOVED = COLOURS[0], COLOURS[1]
@@ -89,6 +89,8 @@ def _draw_curves(axes: Axes, drawing: AblationCurves) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     if drawing.log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_minor_locator(NullLocator())
     else:
         _shares(axes)
     if drawing.level is not None:
@@ -107,7 +109,7 @@ def _draw_bars(axes: Axes, drawing: AblationBars) -> None:
     axes.bar(range(len(names)), values, color=colours, width=0.62)
     for place, value in enumerate(values):
         axes.text(place, value + 0.02, f"{100 * value:.0f} %", size=9, color=TEXT, ha="center", va="bottom")
-    lines = [textwrap.fill(printable(name), 15) for name in names]
+    lines = [textwrap.fill(printable(name), max(60 // len(names), 8)) for name in names]
     axes.set_xticks(range(len(names)), lines)
     _shares(axes)
     axes.set_ylim(0, 1.12)
