@@ -22,6 +22,7 @@ from regard.compare.trainings import Case, SilentTrainings, Trainings
 from regard.compare.unmasked import NAME, unmasked_known
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, FileError, InputError
+from regard.models.families import FAMILIES
 from regard.models.network import NETWORKS
 
 TINY = Budget(steps=2, deep_steps=2, depths=(1,), heads=(1, 2), held_out=7, seeds=(0,), head_widths=(5, 67))
@@ -203,6 +204,24 @@ def test_the_command_refuses_before_it_trains(tmp_path):
     result = CliRunner().invoke(app, ["compare", "ablations", "--only", "heds", "--out", str(tmp_path / "out")])
     assert isinstance(result.exception, InputError)
     assert not (tmp_path / "out").exists()
+
+
+# What can be left out
+
+
+@pytest.mark.parametrize("key", ["epsilon", "norm_placement", "embedding_norm"])
+def test_without_norms_what_is_about_norms_is_refused(key):
+    shape = {"norm": "none", key: {"epsilon": 1e-3, "norm_placement": "pre", "embedding_norm": True}[key]}
+    with pytest.raises(ConfigError, match=rf"{key} = .* has no effect"):
+        regard.Recipe.model_validate({"data": "reverse", "model": shape})
+
+
+@pytest.mark.parametrize("left_out", [{"norm": "none"}, {"residual": False}])
+def test_no_other_library_is_told_of_a_network_without_a_part(left_out):
+    shape = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt"}
+    config = regard.TransformerConfig(vocabulary=11, width=8, heads=2, scale_embeddings=False, **shape)
+    assert FAMILIES["gpt"].lacking(config) == {}
+    assert set(left_out) & set(FAMILIES["gpt"].lacking(config.model_copy(update=left_out)))
 
 
 # Sentences
