@@ -15,7 +15,21 @@ from typing import Annotated, TextIO
 import typer
 
 from regard import __version__
-from regard.cli import bench, convert, demo, evaluate, listing, look, plot, run, size, tokenizer, train, vectors
+from regard.cli import (
+    bench,
+    compare_ablations,
+    convert,
+    demo,
+    evaluate,
+    listing,
+    look,
+    plot,
+    run,
+    size,
+    tokenizer,
+    train,
+    vectors,
+)
 from regard.cli.output import as_options, to_json
 from regard.errors import RegardError, RegardWarning
 from regard.training.interrupt import Stopped
@@ -57,6 +71,10 @@ app.command()(bench.bench)
 app.command()(size.size)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
+compare = typer.Typer(no_args_is_help=True, help="Several trainings side by side.", rich_markup_mode="markdown")
+compare.command()(compare_ablations.ablations)
+compare.callback()(lambda: None)
+app.add_typer(compare, name="compare")
 app.command(name="list")(listing.list_names)
 
 
@@ -94,7 +112,7 @@ def main() -> None:
 def _again() -> str:
     """The command that goes on with the run this one began."""
     arguments = sys.argv[1:]
-    resumes = "--resume" in arguments or arguments[0] == "demo"  # which resumes unasked
+    resumes = "--resume" in arguments or arguments[0] in ("demo", "compare")  # which resume unasked
     return shlex.join(["regard", *arguments, *(() if resumes else ("--resume",))])
 
 

@@ -91,6 +91,9 @@ class TransformerShape(BlockConfig, NetworkShape):
         if self.head not in ("tokens", "masked"):
             reason = f"head {self.head!r} reads no table of tokens: leave it out"
             found |= dict.fromkeys(("tie_embeddings", "output_scaled", "output_bias"), reason)
+        if self.norm == "none":
+            reason = "use model.norm=layer or rms, or leave it out"
+            found |= dict.fromkeys(("epsilon", "norm_placement", "embedding_norm"), reason)
         if self.head == "labels":
             found["pooled"] = "head 'labels' pools in any case: leave it out"
         fields = type(self).model_fields
@@ -131,7 +134,7 @@ def _settled(config: TransformerShape) -> dict[str, object]:
         "key_value_heads": config.key_value_heads or config.heads,
         "head_width": head_width(config),
         "feedforward_width": config.feedforward_width or 4 * config.width,
-        "epsilon": config.epsilon or (1e-5 if config.norm == "layer" else 1e-6),
+        "epsilon": config.epsilon or {"layer": 1e-5, "rms": 1e-6, "none": None}[config.norm],
         "encoder_layers": config.encoder_layers or config.layers,
     }
 
