@@ -49,4 +49,5 @@ def device_in_words(device: torch.device) -> str:
     """A GPU by its name, a CPU with the threads that are used."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)"
+    threads = torch.get_num_threads()
+    return f"{device.type} ({threads} thread{'' if threads == 1 else 's'})"

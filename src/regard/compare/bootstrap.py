@@ -9,7 +9,7 @@ TOGETHER = 2**22
 """Draws held at once."""
 
 
-def band(values: Sequence[float], *, share: float = 0.95, seed: int = 0) -> tuple[float, float]:
+def band(values: Sequence[int] | Sequence[float], *, share: float = 0.95, seed: int = 0) -> tuple[float, float]:
     """Between which two numbers the mean of so many examples lies in this share of resamples."""
     given = np.asarray(values, dtype=np.float64)
     random = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ from regard.errors import FileError, InputError
 from regard.files import read_json, write_json
 from regard.layers.linear import parameter_count
 from regard.tasks.recipe import Recipe
-from regard.training.interrupt import Interrupt
+from regard.training.interrupt import Interrupt, Stopped
 from regard.training.journal import read_metrics
 from regard.training.reports import Listener, Report, Silent
 
@@ -86,6 +86,8 @@ class Climb:
         if "training" not in kept:
             kept = {"recipe": entry.recipe.tables(), "training": self._trained(entry, folder)}
             write_json(folder / MEASURED, kept)
+            if self.interrupt.number is not None:  # in the last step, which no run sees
+                raise Stopped(kept["training"]["steps"], folder, self.interrupt.number)
         missing = [name for name in measures if name not in kept]
         if missing:
             model = read_model(folder).to(entry.recipe.training.device)
@@ -149,7 +151,7 @@ class Tally:
         if self.steps and self.path.parent.is_dir():
             write_json(self.path, {"steps": self.steps, "tokens": self.tokens, "seconds": self.seconds})
 
-    def totals(self, steps: int) -> dict[str, float | None]:
+    def totals(self, steps: int) -> dict[str, Any]:
         """Tokens and seconds of so many steps; where some were not counted, by the mean of those that were."""
         share = steps / self.steps if self.steps else 0.0
         known = self.steps > 0

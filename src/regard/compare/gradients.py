@@ -53,7 +53,7 @@ def gradient_norms(
 def unit_directions(count: int, width: int, seed: int) -> Float[Tensor, "count width"]:
     """Directions of length 1, all equally likely."""
     drawn = torch.randn(count, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return drawn / drawn.norm(dim=1, keepdim=True)
+    return nn.functional.normalize(drawn, dim=1)
 
 
 def _norm(readouts: Tensor, vectors: Tensor, place: int) -> float:

@@ -20,8 +20,9 @@ from regard.errors import InputError, choose
 from regard.tasks.recipe import Recipe, change_recipe
 
 CORPUS = "reverse"
-LETTERS: Mapping[str, int] = MappingProxyType({"symbols": 26, "shortest": 2, "longest": 24, "held_out": 1500})
-WIDTH = 128
+LETTERS: Mapping[str, int] = MappingProxyType({"symbols": 26, "shortest": 2, "longest": 20, "held_out": 1500})
+WIDTH, LETTER_WIDTH = 128, 32
+"""Of hidden vectors, and of a letter's in the recurrent networks: the Transformer's letters are as wide as all else."""
 TABLES: Mapping[str, Any] = MappingProxyType(
     {
         "task": "translation",
@@ -41,10 +42,10 @@ TABLES: Mapping[str, Any] = MappingProxyType(
 )
 MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "rnn": {"name": "seq2seq", "cell": "rnn"},
-        "lstm": {"name": "seq2seq", "cell": "lstm"},
-        "gru": {"name": "seq2seq", "cell": "gru"},
-        "attention": {"name": "bahdanau", "cell": "gru"},
+        "rnn": {"name": "seq2seq", "cell": "rnn", "embedding_width": LETTER_WIDTH},
+        "lstm": {"name": "seq2seq", "cell": "lstm", "embedding_width": LETTER_WIDTH},
+        "gru": {"name": "seq2seq", "cell": "gru", "embedding_width": LETTER_WIDTH},
+        "attention": {"name": "bahdanau", "cell": "gru", "embedding_width": LETTER_WIDTH},
         "transformer": {
             "name": "transformer",
             "layers": 2,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.compare.rungs import NAMES
+from regard.views.comparison import SUPERSCRIPTS
 
 CLOSE, APART = 0.05, 0.20
 """Shares of right answers that are alike, and that are not."""
@@ -116,9 +117,9 @@ def _ratio(above: float, below: float) -> float:
 
 
 def _times(factor: float) -> str:
-    """`3.2×`, `410×`, `10^12×`."""
+    """`3.2×`, `410×`, `10¹²×`."""
     if factor == float("inf"):
         return "infinitely many times"
     if factor >= 1e6:
-        return f"10^{len(str(int(factor))) - 1}×"
+        return f"10{str(len(str(int(factor))) - 1).translate(SUPERSCRIPTS)}×"
     return f"{factor:,.0f}×" if factor >= 20 else f"{factor:.1f}×"

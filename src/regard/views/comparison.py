@@ -9,16 +9,19 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, plain_style, printable
 from regard.views.training_curves import COLOURS
 
 ACROSS, WIDTH, HEIGHT = 2, 6.2, 3.1  # panels in a row; inches of a panel's drawing
-GAP, BELOW, BETWEEN = 1.0, 1.75, 0.95  # between columns; under a panel, for its axis and sentence; inside a panel
+GAP, BELOW, BETWEEN = 1.25, 1.75, 0.95  # between columns; under a panel, for its axis and sentence; inside a panel
 CHARACTERS = 96
 """Of a sentence, on a line."""
 FADED = 0.15
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+Numbers = Sequence[float] | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Curve:
     """One entry's line, with a band where there is one."""
 
     name: str
-    x: Sequence[float]
-    y: Sequence[float]
+    x: Numbers
+    y: Numbers
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
 
@@ -42,7 +45,7 @@ class Lines:
     log: str = ""
     """Which axes are logarithmic: `x`, `y`, `xy` or none."""
     percent: bool = False
-    ticks: Sequence[float] | None = None
+    ticks: Numbers | None = None
     """Where the axis across has numbers, if not where matplotlib puts them."""
 
 
@@ -116,6 +119,9 @@ def _draw_lines(axes: Axes, drawing: Lines, colours: Mapping[str, str]) -> None:
         axes.set_xscale("log", base=2)
     if "y" in drawing.log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(value)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.tick_params(which="minor", length=0)
     if drawing.percent:
         axes.set_ylim(-0.03, 1.03)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
@@ -125,6 +131,19 @@ def _draw_lines(axes: Axes, drawing: Lines, colours: Mapping[str, str]) -> None:
     axes.set_ylabel(printable(drawing.up), size=9, color=QUIET)
     axes.grid(color=LINE, linewidth=0.7)
     axes.set_axisbelow(True)
+
+
+def power_of_ten(value: float) -> str:
+    """A number as an axis has it, whose text is not TeX.
+
+    >>> power_of_ten(0.01), power_of_ten(100.0), power_of_ten(1e-9)
+    ('0.01', '100', '10⁻⁹')
+    """
+    if 1e-3 <= value < 1e6:
+        return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    power = "10" + str(int(exponent)).translate(SUPERSCRIPTS)
+    return power if mantissa == "1" else f"{mantissa} · {power}"
 
 
 def _draw_bars(axes: Axes, drawing: Bars, colours: Mapping[str, str], *, named: bool) -> None:
