@@ -128,9 +128,14 @@ def test_two_recipes_are_told_apart_by_their_names():
     ("names", "over", "changes", "sentence"),
     [
         (["copy", "gpt"], [], [], "copy is of task 'translation' and gpt of task 'language_modelling'"),
-        (["copy"], ["model.positions=rotary"], [], "--over 'model.positions=rotary' has 1 value; give several"),
-        (["copy"], ["model.positions="], [], "--over 'model.positions=' has no values; give several"),
-        (["copy"], ["model.positions"], [], "--over 'model.positions' names no key; write it as"),
+        (
+            ["copy"],
+            ["model.positions=rotary"],
+            [],
+            "'model.positions=rotary' has one value, which is compared with nothing",
+        ),
+        (["copy"], ["model.positions="], [], "'model.positions=' has no value, which is"),
+        (["copy"], ["model.positions"], [], "'model.positions' names no key to compare values of; write"),
         (["copy"], ["model.colour=red,blue"], [], "[model] key 'colour' is unknown"),
         (["copy"], ["model.positions=rotary,none"], ["model.colour=red"], "[model] key 'colour' is unknown"),
         (["copy"], ["model.positions=rotary,round"], [], "positions = 'round' cannot be used"),
@@ -156,8 +161,8 @@ def test_the_command_says_what_it_refuses_and_exits_with_1(call):
     code, out, err = call("recipes", "copy", "--over", "model.positions=rotary")
     assert (code, out) == (1, "")
     assert err == (
-        "regard: --over 'model.positions=rotary' has 1 value; give several, such as model.positions=A,B, or use --set "
-        "for one\n"
+        "regard: 'model.positions=rotary' has one value, which is compared with nothing; give several: "
+        "model.positions=A,B\n"
     )
     assert not Path("runs").exists()
 

@@ -367,9 +367,8 @@ def test_what_is_said_of_operations_and_time():
     operations = {"rnn": {8: 80, 1024: 6000}, "transformer": {8: 113, 1024: 113}}
     said = sentences.on_time(operations, {"rnn": {8: 10.0, 1024: 60.0}, "transformer": {8: 20.0, 1024: 30.0}})
     assert said == (
-        "From 8 to 1,024 tokens the RNN's longest chain of operations goes from 80 to 6,000 and the Transformer's "
-        "longest chain of operations stays at 113; a token takes 6.0× as long in the RNN and 1.5× as long in the "
-        "Transformer."
+        "From 8 to 1,024 tokens the longest chain of operations goes from 80 to 6,000 in the RNN and stays at 113 in "
+        "the Transformer; a token takes 6.0× as long in the RNN and 1.5× as long in the Transformer."
     )
     for times in ({"rnn": 2.0, "transformer": 1.5}, {"rnn": 6.0, "transformer": 3.0}):
         absent = sentences.on_time(operations, {key: {8: 1.0, 1024: factor} for key, factor in times.items()})

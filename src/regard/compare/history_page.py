@@ -41,7 +41,8 @@ def _quality(found: History) -> Lines:
         )
         for rung in found.rungs
     ]
-    return Lines("letters of the source", "exact match", curves, percent=True)
+    ends = [end for one in found.rungs[0].thirds for end in (one.shortest, one.longest)]
+    return Lines("letters of the source", "exact match", curves, percent=True, ticks=ends)
 
 
 def _curve(name: str, numbers: Mapping[int, float] | Mapping[int, int]) -> Curve:
@@ -57,7 +58,7 @@ def _gradients(found: History) -> Lines:
 
 
 def _time(found: History) -> list[Lines | Bars]:
-    ticks = list(found.rungs[0].operations)[::2]
+    ticks = list(found.rungs[0].operations)[::-2]
     chains = [_curve(rung.name, rung.operations) for rung in found.rungs]
     times = [_curve(rung.name, rung.microseconds) for rung in found.rungs]
     return [

@@ -96,7 +96,7 @@ def contestants(names: Sequence[str], over: Sequence[str], seeds: int, changes: 
     if len(names) * len(choices) == 0 and len(names) < 2:
         raise InputError(
             f"recipe {names[0]!r} alone is compared with nothing",
-            "name another, or several values with --over, such as --over model.positions=rotary,alibi",
+            "name another, or give several values of a key, such as model.positions=rotary,alibi",
         )
     found = []
     for name in names:
@@ -116,12 +116,10 @@ def _values(over: str) -> list[str]:
     key, equals, text = over.partition("=")
     values = [value.strip() for value in text.split(",") if value.strip()]
     if not equals or not key.strip():
-        raise InputError(f"--over {over!r} names no key", "write it as table.key=value,value")
+        raise InputError(f"{over!r} names no key to compare values of", "write it as table.key=value,value")
     if len(values) < 2:
-        raise InputError(
-            f"--over {over!r} has {len(values) or 'no'} value{'' if len(values) == 1 else 's'}",
-            f"give several, such as {key}=A,B, or use --set for one",
-        )
+        count = "one value" if values else "no value"
+        raise InputError(f"{over!r} has {count}, which is compared with nothing", f"give several: {key}=A,B")
     return [f"{key.strip()}={value}" for value in values]
 
 

@@ -62,7 +62,7 @@ def on_time(operations: Mapping[str, Mapping[int, int]], microseconds: Mapping[s
     """Whether recurrent networks wait for every token and the Transformer for none."""
     first, last = min(operations["rnn"]), max(operations["rnn"])
     chains = {key: (one[first], one[last]) for key, one in operations.items()}
-    recurrent, flat = _chain("RNN", chains["rnn"]), _chain("Transformer", chains["transformer"])
+    recurrent, flat = (f"{_chain(chains[key])} in the {NAMES[key]}" for key in ("rnn", "transformer"))
     times = {key: _ratio(one[last], one[first]) for key, one in microseconds.items()}
     waits = times["rnn"] >= GROWS and times["transformer"] <= FLAT
     took = (
@@ -71,7 +71,7 @@ def on_time(operations: Mapping[str, Mapping[int, int]], microseconds: Mapping[s
     )
     if not waits:
         took = f"the expected gap in time does not show: {took}"
-    return f"From {first} to {last:,} tokens {recurrent} and {flat}; {took}."
+    return f"From {first} to {last:,} tokens the longest chain of operations {recurrent} and {flat}; {took}."
 
 
 def on_cost(training: Mapping[str, Mapping[str, Any]]) -> str:
@@ -92,11 +92,9 @@ def nearest(norms: Mapping[int, float]) -> int:
     return min(norms, key=lambda one: abs(one - AT))
 
 
-def _chain(name: str, ends: tuple[int, int]) -> str:
+def _chain(ends: tuple[int, int]) -> str:
     before, after = ends
-    if before == after:
-        return f"the {name}'s longest chain of operations stays at {before:,}"
-    return f"the {name}'s longest chain of operations goes from {before:,} to {after:,}"
+    return f"stays at {before:,}" if before == after else f"goes from {before:,} to {after:,}"
 
 
 def _article(key: str, article: str = "The") -> str:
