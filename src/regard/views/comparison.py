@@ -15,7 +15,9 @@ from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, plain_styl
 from regard.views.training_curves import COLOURS
 
 ACROSS, WIDTH, HEIGHT = 2, 6.2, 3.1  # panels in a row; inches of a panel's drawing
-GAP, BELOW, BETWEEN = 1.25, 1.75, 0.95  # between columns; under a panel, for its axis and sentence; inside a panel
+GAP, BETWEEN = 1.25, 0.95  # between columns, at the least; inside a panel
+BELOW, SAYING = 1.15, 1.75  # under a panel, for its axis; and for its sentence
+LETTER = 0.085  # inches of a name, for each letter
 CHARACTERS = 96
 """Of a sentence, on a line."""
 FADED = 0.15
@@ -73,11 +75,13 @@ def draw_panels(title: str, subtitle: str, panels: Sequence[ComparisonPanel], no
     """All panels on a page; an entry has the same colour in all of them."""
     names = list(dict.fromkeys(name for panel in panels for drawing in panel.drawings for name in _names(drawing)))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
+    across = WIDTH + max(GAP, 0.4 + LETTER * max(map(len, names), default=0))
+    down = HEIGHT + (SAYING if any(panel.sentence for panel in panels) else BELOW)
     with plain_style():
         figure = blank_page()
         for number, panel in enumerate(panels):
             row, column = divmod(number, ACROSS)
-            _draw_panel(figure, panel, (column * (WIDTH + GAP), -row * (HEIGHT + BELOW) - HEIGHT), colours)
+            _draw_panel(figure, panel, (column * across, -row * down - HEIGHT), colours)
         first = next((axes for axes in figure.axes if axes.get_legend_handles_labels()[0]), None)
         if first is not None:
             first.legend(frameon=False, fontsize=9, labelcolor=TEXT)
