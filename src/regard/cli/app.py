@@ -17,7 +17,7 @@ import typer
 from regard import __version__
 from regard.cli import (
     bench,
-    compare_ablations,
+    compare,
     convert,
     demo,
     evaluate,
@@ -35,6 +35,8 @@ from regard.errors import RegardError, RegardWarning
 from regard.training.interrupt import Stopped
 
 STOPPED = (130, 143)
+RESUME_UNASKED = ("demo", "compare")
+"""Verbs that go on, called again, where they were stopped."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -69,12 +71,9 @@ app.command()(plot.plot)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
+app.add_typer(compare.app, name="compare")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
-compare = typer.Typer(no_args_is_help=True, help="Several trainings side by side.", rich_markup_mode="markdown")
-compare.command()(compare_ablations.ablations)
-compare.callback()(lambda: None)
-app.add_typer(compare, name="compare")
 app.command(name="list")(listing.list_names)
 
 
@@ -96,7 +95,8 @@ def main() -> None:
         if isinstance(end, SystemExit) and end.code not in STOPPED:
             raise
         saved = "a training that has saved a state goes on from it with --resume"
-        complain("stopped", saved if sys.argv[1:2] == ["train"] else "begin anew with the same command")
+        remedies = {"train": saved, **dict.fromkeys(RESUME_UNASKED, "the same command goes on from what is saved")}
+        complain("stopped", remedies.get("".join(sys.argv[1:2]), "begin anew with the same command"))
         sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")
@@ -112,7 +112,7 @@ def main() -> None:
 def _again() -> str:
     """The command that goes on with the run this one began."""
     arguments = sys.argv[1:]
-    resumes = "--resume" in arguments or arguments[0] in ("demo", "compare")  # which resume unasked
+    resumes = "--resume" in arguments or arguments[0] in RESUME_UNASKED
     return shlex.join(["regard", *arguments, *(() if resumes else ("--resume",))])
 
 
