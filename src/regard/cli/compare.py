@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.look import refuse_existing
-from regard.cli.options import Quiet
+from regard.cli.options import Device, Quiet
 from regard.cli.output import to_json
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 To = Annotated[Path | None, typer.Option(help="Write the figure here as well: a .png, .svg or .pdf, or a page, .html.")]
 Force = Annotated[bool, typer.Option("--force", help="Let --to write over a file that is there.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda; auto: a GPU where there is one.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change one key of every recipe, such as training.steps=100. May be repeated."),
@@ -37,7 +36,7 @@ def history(
     out: Annotated[Path, typer.Option(help="The folder of the rungs and of what is measured.")] = Path("runs/history"),
     to: To = None,
     force: Force = False,
-    device: Device = "cpu",
+    device: Device = "auto",
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -100,7 +99,7 @@ def rates(
     names: Annotated[list[str] | None, typer.Argument(metavar="[RUNG]...", help="All of the ladder if absent.")] = None,
     rate: Annotated[list[float] | None, typer.Option(help="May be repeated; the usual three if absent.")] = None,
     out: Annotated[Path, typer.Option(help="The folder of the runs.")] = Path("runs/rates"),
-    device: Device = "cpu",
+    device: Device = "auto",
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
