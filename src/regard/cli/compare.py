@@ -98,6 +98,7 @@ def recipes(
 def rates(
     names: Annotated[list[str] | None, typer.Argument(metavar="[RUNG]...", help="All of the ladder if absent.")] = None,
     rate: Annotated[list[float] | None, typer.Option(help="May be repeated; the usual three if absent.")] = None,
+    changes: Set = None,
     out: Annotated[Path, typer.Option(help="The folder of the runs.")] = Path("runs/rates"),
     device: Device = "auto",
     quiet: Quiet = False,
@@ -111,7 +112,9 @@ def rates(
     from regard.devices import usable_device
 
     with _climbing(quiet) as (listener, interrupt):
-        found = search(names, rate, out, [f"training.device={usable_device(device).type}"], listener, interrupt)
+        found = search(
+            names, rate, out, [*(changes or []), f"training.device={usable_device(device).type}"], listener, interrupt
+        )
     if as_json:
         typer.echo(to_json({"rates": found}))
         return
