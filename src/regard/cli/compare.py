@@ -9,7 +9,7 @@ import typer
 
 from regard.cli import compare_ablations
 from regard.cli.look import refuse_existing
-from regard.cli.options import Quiet
+from regard.cli.options import Device, Quiet
 from regard.cli.output import to_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 To = Annotated[Path | None, typer.Option(help="Write the figure here as well: a .png, .svg or .pdf, or a page, .html.")]
 Force = Annotated[bool, typer.Option("--force", help="Let --to write over a file that is there.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda; auto: a GPU where there is one.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change one key of every recipe, such as training.steps=100. May be repeated."),
@@ -38,7 +37,7 @@ def history(
     out: Annotated[Path, typer.Option(help="The folder of the rungs and of what is measured.")] = Path("runs/history"),
     to: To = None,
     force: Force = False,
-    device: Device = "cpu",
+    device: Device = "auto",
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -100,8 +99,9 @@ def recipes(
 def rates(
     names: Annotated[list[str] | None, typer.Argument(metavar="[RUNG]...", help="All of the ladder if absent.")] = None,
     rate: Annotated[list[float] | None, typer.Option(help="May be repeated; the usual three if absent.")] = None,
+    changes: Set = None,
     out: Annotated[Path, typer.Option(help="The folder of the runs.")] = Path("runs/rates"),
-    device: Device = "cpu",
+    device: Device = "auto",
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -113,7 +113,9 @@ def rates(
     from regard.devices import usable_device
 
     with _climbing(quiet) as (listener, interrupt):
-        found = search(names, rate, out, [f"training.device={usable_device(device).type}"], listener, interrupt)
+        found = search(
+            names, rate, out, [*(changes or []), f"training.device={usable_device(device).type}"], listener, interrupt
+        )
     if as_json:
         typer.echo(to_json({"rates": found}))
         return

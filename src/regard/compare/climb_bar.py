@@ -50,7 +50,7 @@ class ClimbBar:
 
     def measuring(self, what: str) -> None:
         """Something is being measured of it."""
-        self.bar.update(self.now, completed=0, total=None, state=f"measuring: {what}")
+        self.bar.update(self.now, state=f"measuring: {what}")
         self.say(f"measuring: {what}")
 
     def __call__(self, report: Report) -> None:

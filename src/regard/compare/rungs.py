@@ -28,7 +28,7 @@ TABLES: Mapping[str, Any] = MappingProxyType(
         "task": "translation",
         "tokenizer": {"kind": "wordpiece", "size": 64},
         "training": {
-            "steps": 2000,
+            "steps": 1500,
             "batch_tokens": 2048,
             "warmup": 100,
             "schedule": "cosine",
@@ -50,7 +50,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "name": "transformer",
             "layers": 2,
             "heads": 4,
-            "feedforward_width": 4 * WIDTH,
+            "feedforward_width": 8 * WIDTH,
             "norm_placement": "pre",
         },
     }
