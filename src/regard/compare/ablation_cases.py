@@ -104,7 +104,7 @@ def _recipe(corpus: str, shape: Mapping[str, Any], steps: int, held_out: int) ->
         {
             "task": "translation",
             "data": {"corpus": corpus, "options": LETTERS | {"held_out": held_out}},
-            "tokenizer": {"kind": "bpe_words", "size": 64},
+            "tokenizer": {"kind": "bpe_words", "size": 64, "sample": 1000},
             "model": {"layers": 2, "width": WIDTH, "dropout": 0.0, **shape},
             "training": {
                 "steps": steps,

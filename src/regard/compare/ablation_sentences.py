@@ -73,6 +73,7 @@ def on_depth(
     shares: Mapping[str, Mapping[int, float]], complete: str, diverged: Mapping[str, str] | None = None
 ) -> list[str]:
     """The deepest that reaches 90 % in each condition, and whether what was left out made a difference."""
+    reached = [f"{name} {deepest(found) or 'none'}" for name, found in shares.items()]
     said = [f"The deepest that reaches 90 %: {_listed(reached)}."]
     for name, found in shares.items():
         if name == complete:

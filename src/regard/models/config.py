@@ -134,7 +134,7 @@ def _settled(config: TransformerShape) -> dict[str, object]:
         "key_value_heads": config.key_value_heads or config.heads,
         "head_width": head_width(config),
         "feedforward_width": config.feedforward_width or 4 * config.width,
-        "epsilon": config.epsilon or {"layer": 1e-5, "rms": 1e-6, "none": None}[config.norm],
+        "epsilon": config.epsilon or (1e-5 if config.norm == "layer" else 1e-6),
         "encoder_layers": config.encoder_layers or config.layers,
     }
 
