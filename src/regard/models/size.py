@@ -41,7 +41,7 @@ class Parameters:
     feedforward: int
     norms: int
     output: int
-    """A table of its own, a bias, a pooler, the network before a masked model's output."""
+    """A table of its own, a bias, a pooler, the network before a masked model's output, logits of n-grams."""
 
     @property
     def total(self) -> int:
@@ -137,7 +137,8 @@ def size_of(config: TransformerConfig, context: int | None = None) -> Size:
     for name, parameter in model.named_parameters():
         kind = _kind(name)
         counts[kind] += parameter.numel()
-        matrices += parameter.numel() if parameter.dim() == 2 and kind in ("attention", "feedforward", "output") else 0
+        multiplied = kind in ("attention", "feedforward", "output") and not name.startswith("ngrams.")
+        matrices += parameter.numel() if parameter.dim() == 2 and multiplied else 0
     matrices += _tied_table(config)
     return Size(config, context, Parameters(**counts), matrices, Work(_work(config, model, context)))
 
@@ -152,7 +153,7 @@ def _kind(name: str) -> str:
     path = name.split(".")
     if path[-2] in ("norm", "embedding_norm"):
         return "norms"
-    if path[0] in ("output", "pooler"):
+    if path[0] in ("output", "pooler", "ngrams"):
         return "output"
     if path[0] in ("encoder", "decoder"):
         return "feedforward" if "feedforward" in path else "attention"
