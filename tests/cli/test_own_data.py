@@ -1,5 +1,6 @@
 """`regard train RECIPE --data FILE…`: a user's own files and nothing else; what cannot be trained is one sentence."""
 
+import csv
 import gzip
 import json
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.metrics.ngrams import BagOfNgrams
 from regard.tasks.keys import keys
 from regard.tasks.recipe import names_of, read_recipe, tables
 
@@ -55,7 +57,7 @@ def questions() -> str:
         (
             "classify",
             lambda: (reviews(),),
-            ["model.max_positions=64"],
+            ["data.window=64", "model.max_positions=64"],
             ["reviews.csv: column 'review' is the text, column 'sentiment' the label", "2 labels: good ("],
         ),
         ("gpt", lambda: (write("book.txt", BOOK),), ["data.window=11", SHORT], ["characters: ", " held out"]),
@@ -86,6 +88,20 @@ def test_what_was_found_in_a_table_is_kept_for_files_to_come(call):
     assert regard.load("new").recipe.data.columns == {"text": "2", "label": "1"}
     write("one.tsv", lines[0])
     assert json.loads(call("evaluate", "new", "one.tsv", "--json").out)["examples"] == 1
+
+
+def test_a_classifier_is_measured_beside_a_bag_of_ngrams_of_what_it_was_trained_on(call):
+    assert call("train", "classify", *settings(), "--data", reviews(), "--out", "new").code == 0
+    rows = list(csv.DictReader(Path(reviews("new.csv")).read_text().splitlines()))
+    held = {pair.source for pair in regard.load("new").task.open(regard.load("new").recipe, ["valid"]).valid}
+    texts, labels = [row["review"] for row in rows], [row["sentiment"] for row in rows]
+    train = [(text, label) for text, label in zip(texts, labels, strict=True) if text not in held]
+    assert len(train) == 16
+    expected = BagOfNgrams(*zip(*train, strict=True)).accuracy(texts, labels)
+    assert json.loads(call("evaluate", "new", "new.csv", "--json").out)["bag_of_ngrams"] == expected
+    assert f"same training texts: accuracy  {expected:.4f}" in call("evaluate", "new", "new.csv").out
+    Path("reviews.csv").unlink()
+    assert "bag_of_ngrams" not in json.loads(call("evaluate", "new", "new.csv", "--json").out)
 
 
 def test_own_files_take_the_place_of_all_the_recipes_data_and_may_have_others_beside_them(call):

@@ -49,6 +49,7 @@ CONFIGS = {
     ),
     "pooled": TransformerConfig(architecture="encoder", positions="learnt", head="none", pooled=True, **SMALL),
     "classes": TransformerConfig(architecture="encoder", head="labels", labels=("a", "b", "c"), **SMALL),
+    "n-grams": TransformerConfig(architecture="encoder", head="labels", labels=("a", "b"), ngrams=41, **SMALL),
     "spans": TransformerConfig(architecture="encoder", head="spans", **SMALL),
     "2017": TransformerConfig(encoder_layers=2, **SMALL),
     "t5": TransformerConfig(
@@ -84,6 +85,7 @@ def closed(config: TransformerConfig) -> dict[str, int]:
     output = own + config.output_bias * config.vocabulary + masked * (width + 1) * width
     output += {"labels": len(config.labels), "spans": 2}.get(config.head, 0) * (width + 1)
     output += (config.pooled or config.head == "labels") * (width + 1) * width
+    output += config.ngrams * len(config.labels)
     learnt = stacks * config.max_positions * width if config.positions == "learnt" else 0
     ends = (config.norm_placement == "pre") * stacks + config.embedding_norm + masked
     return {

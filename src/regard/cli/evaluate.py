@@ -8,10 +8,13 @@ import typer
 
 from regard.cli.options import Device, Precision, Quiet, where
 from regard.cli.output import to_json
-from regard.errors import InputError
+from regard.errors import InputError, RegardError
 
 if TYPE_CHECKING:
     from regard.api import Model
+
+MOST_COUNTED = 20_000
+"""Training texts of which a bag of n-grams is counted: seconds."""
 
 
 def evaluate(
@@ -42,7 +45,7 @@ def evaluate(
     """Measure a model on data it has not seen.
 
     A language model reads a text in windows, and each token is predicted once: with a stride shorter than the window,
-    from at least window − stride tokens before it.
+    from at least window − stride tokens before it. Beside a classifier stands a bag of n-grams.
 
     Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
@@ -60,8 +63,9 @@ def evaluate(
             metrics = loaded.evaluate(found, Measuring(window, stride, progress))
     except InputError as error:
         raise InputError(f"{name}: {error.problem}", error.remedy) from error
+    simple = _bag_of_ngrams(loaded, found)
     if as_json:
-        record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics}
+        record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics, **simple}
         typer.echo(to_json(record | where(loaded)))
         return
     typer.echo(f"{task.name} on {name}, {len(found)} example{'' if len(found) == 1 else 's'}")
@@ -69,8 +73,27 @@ def evaluate(
         typer.echo(f"windows of {reading['window']} tokens, stride {reading['stride']}")
     for metric, value in metrics.items():
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
+    for counted, accuracy in simple.items():
+        typer.echo(f"{counted.replace('_', ' ')}, fitted to the same training texts: accuracy  {accuracy:.4f}")
     if "bleu" in metrics:
         typer.echo(f"BLEU is {signature(task.options.bleu)}")
+
+
+def _bag_of_ngrams(loaded: "Model", found: Sequence[Any]) -> dict[str, float]:
+    """How well a bag of n-grams that reads a classifier's training texts does, where these are at hand and not many."""
+    from regard.metrics.ngrams import BagOfNgrams
+
+    recipe = loaded.recipe
+    if loaded.task.name != "classification" or recipe is None or recipe.data is None:
+        return {}
+    try:
+        train = loaded.task.open(recipe, ["train"]).train
+    except RegardError:  # the files are gone, or are others by now
+        return {}
+    if not 0 < len(train) <= MOST_COUNTED:
+        return {}
+    bag = BagOfNgrams([pair.source for pair in train], [pair.target for pair in train])
+    return {"bag_of_ngrams": bag.accuracy([pair.source for pair in found], [pair.target for pair in found])}
 
 
 def _examples(loaded: "Model", folder: Path, data: list[Path] | None, most: int | None) -> tuple[Sequence[Any], str]:

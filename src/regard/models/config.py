@@ -43,6 +43,12 @@ class TransformerShape(BlockConfig, NetworkShape):
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
+    ngrams: int = Field(
+        0,
+        ge=0,
+        le=MOST,
+        description="buckets of hashed tokens and pairs that a linear map reads beside the layers, for labels; 0: none",
+    )
     tie_embeddings: bool = Field(True, description="the output reads the embedding table backwards")
     scale_embeddings: bool = Field(True, description="embeddings are multiplied by √width")
     output_scaled: bool = Field(False, description="what the output reads is divided by √width, as in T5")
@@ -125,6 +131,15 @@ class TransformerShape(BlockConfig, NetworkShape):
                     f"{what} is an encoder's and the architecture is {self.architecture!r}",
                     "use architecture 'encoder', or leave it out",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _ngrams_lead_to_labels(self) -> "TransformerShape":
+        if self.ngrams and self.head != "labels":
+            raise ConfigError(
+                f"ngrams = {self.ngrams} lead to labels and the head is {self.head!r}",
+                "use head 'labels', or leave ngrams out",
+            )
         return self
 
 

@@ -2,16 +2,19 @@
 
 tokens   logits over the vocabulary
 masked   the same behind a small network of its own (Devlin et al. 2018: a linear layer, the activation, a norm)
-labels   logits over classes, from the first token's pooled vector
+labels   logits over classes, from the first token's pooled vector; where asked, also from the text's n-grams
 spans    two logits for every token: that an answer begins there, that it ends there
 none     the vectors themselves
 """
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
 
 from regard.axes import Hidden, Logits
 from regard.blocks.config import BlockConfig
+from regard.data.batching import Padded
 from regard.embedding.tokens import TokenEmbedding
 from regard.layers.feedforward import ACTIVATIONS
 from regard.layers.linear import Linear, MapModule
@@ -63,3 +66,42 @@ class Pooler(nn.Module):
         """Of each text's first vector."""
         out: Tensor = self.linear(first).tanh()
         return out
+
+
+class NgramLogits(nn.Module):
+    """A linear map from which tokens and pairs of neighbours a text has to logits: the wide part beside the deep one.
+
+    Wide and deep are added and trained together (Cheng et al. 2016). Tokens and pairs are hashed into a table with one
+    row of logits for each bucket (Joulin et al. 2016, §2.2), drawn as zero: two that meet in a bucket share its row,
+    and a bucket counts once however often the text meets it (Pang et al. 2002).
+
+        the bank  →  [CLS]  the  bank  [SEP]  [CLS] the  the bank  bank [SEP]  →  RATE · Σ rows
+    """
+
+    RATE = 8.0
+    """AdamW moves every number about as far as any other: by this factor the wide part learns before the deep one."""
+    PRIME, LAST, FIRST = 2**31 - 1, 1_000_003, 747_796_405
+
+    def __init__(self, buckets: int, labels: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(buckets, labels)
+        nn.init.zeros_(self.table.weight)
+
+    def forward(self, tokens: Padded) -> Float[Tensor, "batch labels"]:
+        """The sum over the text; padding is in no n-gram."""
+        ids, real, weight = tokens.ids, tokens.real, self.table.weight
+        found = torch.cat([self.bucket(ids), self.bucket(ids[:, 1:], ids[:, :-1])], dim=1)
+        kept = torch.cat([real, real[:, 1:] & real[:, :-1]], dim=1)
+        found = found.masked_fill(~kept, self.table.num_embeddings).sort(dim=1).values
+        kept = found < self.table.num_embeddings
+        kept[:, 1:] &= found[:, 1:] != found[:, :-1]
+        found = found.clamp(max=self.table.num_embeddings - 1)
+        out: Tensor = embedding_bag(found, weight, mode="sum", per_sample_weights=kept.to(weight.dtype))
+        return self.RATE * out
+
+    def bucket(
+        self, ids: Int[Tensor, "batch tokens"], before: Int[Tensor, "batch tokens"] | None = None
+    ) -> Int[Tensor, "batch tokens"]:
+        """Of tokens, or of pairs: `((a·id + b·(before + 1)) mod p) mod buckets` (Carter & Wegman 1979)."""
+        mixed = self.LAST * ids if before is None else self.LAST * ids + self.FIRST * (before + 1)
+        return mixed % self.PRIME % self.table.num_embeddings

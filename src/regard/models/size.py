@@ -14,6 +14,7 @@ An estimate, where it is one, leaves out what is small or comes and goes: dropou
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from regard.models.estimates import Estimates
 from regard.models.network import NetworkConfig
@@ -117,7 +118,8 @@ def size_of(config: NetworkConfig, context: int | None = None) -> Size:
     for name, parameter in model.named_parameters():
         part = model.part(name)
         parts[part] = parts.get(part, 0) + parameter.numel()
-        matrices += parameter.numel() if parameter.dim() >= 2 and part != "embedding" else 0
+        looked_up = part == "embedding" or isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
+        matrices += parameter.numel() if parameter.dim() >= 2 and not looked_up else 0
     return Size(config, context, parts, matrices, estimates)
 
 

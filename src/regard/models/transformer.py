@@ -22,7 +22,7 @@ from regard.layers.linear import Linear
 from regard.layers.norm import norm
 from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.estimates import Estimates
-from regard.models.heads import Pooler, TokenOutput
+from regard.models.heads import NgramLogits, Pooler, TokenOutput
 from regard.models.init import init_weights
 from regard.models.network import Network, register_network
 from regard.models.positions import Positions
@@ -72,6 +72,7 @@ class Transformer(Network):
             self.output = TokenOutput(config)
         elif config.head != "none":
             self.output = Linear(config.width, len(config.labels) if config.head == "labels" else 2)
+        self.ngrams = NgramLogits(config.ngrams, len(config.labels)) if config.ngrams else None
         init_weights(self, config)
 
     @property
@@ -91,7 +92,8 @@ class Transformer(Network):
         """
         hidden = self.hidden(inputs)
         if self.pooler is not None and self.config.head == "labels":
-            return self.logits(self.dropout(self.pool(hidden, inputs.tokens)[:, None]))[:, 0]
+            deep = self.logits(self.dropout(self.pool(hidden, inputs.tokens)[:, None]))[:, 0]
+            return deep if self.ngrams is None else deep + self.ngrams(inputs.tokens)
         return hidden if self.output is None else self.logits(hidden)
 
     def hidden(self, inputs: Inputs) -> Hidden:

@@ -20,7 +20,7 @@ from regard.models.estimates import Estimates
 
 PARTS = ("embedding", "attention", "feedforward", "norms", "output")
 """Embedding: of tokens, learnt positions and segments. Output: a table of its own, a bias, a pooler, the network before
-a masked model's output."""
+a masked model's output, logits of n-grams."""
 
 
 def transformer_part(parameter: str) -> str:
@@ -28,7 +28,7 @@ def transformer_part(parameter: str) -> str:
     path = parameter.split(".")
     if path[-2] in ("norm", "embedding_norm"):
         return "norms"
-    if path[0] in ("output", "pooler"):
+    if path[0] in ("output", "pooler", "ngrams"):
         return "output"
     if path[0] in ("encoder", "decoder"):
         return "feedforward" if "feedforward" in path else "attention"
