@@ -16,7 +16,7 @@ ORDER = (
     *("errors", "axes", "config", "files", "compiled", "devices", "text", "data", "layers", "embedding", "attention"),
     *("blocks",),
     *("models", "decoding", "metrics", "training", "tasks", "interop", "inspection", "views", "recipes", "api"),
-    *("bench", "serving", "cli", "__main__"),
+    *("compare", "bench", "serving", "cli", "__main__"),
 )
 FRONT = "__init__"  # `import regard` itself: its lazy names reach everything up to api
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 60, 8

@@ -43,3 +43,11 @@ def in_memory(what: str) -> Iterator[None]:
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(one in str(error) for one in REFUSALS):
             raise InputError(f"{what} does not fit in memory", "make it smaller, or use another device") from error
         raise
+
+
+def device_in_words(device: torch.device) -> str:
+    """A GPU by its name, a CPU with the threads that are used."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"{device.type} ({threads} thread{'' if threads == 1 else 's'})"

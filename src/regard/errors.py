@@ -67,6 +67,10 @@ def changing(key: str, value: object) -> str:
     return f'`changes={{"{key}": {value}}}`'
 
 
+class NotFiniteError(InputError):
+    """NaN or infinity where numbers should be: most often a training that diverged."""
+
+
 class VocabularyError(ConfigError):
     """So few entries cannot hold the special tokens and the least that texts are made of."""
 

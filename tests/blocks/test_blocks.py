@@ -108,6 +108,22 @@ def test_a_residual_is_the_formula_of_its_placement(kind, placement):
     assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_without_the_connection_the_sublayer_takes_the_streams_place(placement):
+    around = residual(BlockConfig(width=8, norm_placement=placement, residual=False, dropout=0.0)).double()
+    nn.init.normal_(around.norm.weight)
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    found = around.add(x, torch.sin(around.enter(x)))
+    assert torch.equal(found, torch.sin(around.norm(x)) if placement == "pre" else around.norm(torch.sin(x)))
+
+
+def test_without_norms_a_residual_is_the_sum_alone():
+    config = BlockConfig(width=8, norm="none", dropout=0.0)
+    around, x = residual(config), torch.randn(2, 5, 8)
+    assert torch.equal(around.add(x, torch.sin(around.enter(x))), x + torch.sin(x))
+    assert list(around.parameters()) == list(final_norm(config).parameters()) == []
+
+
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_a_stack_ends_with_a_norm_where_layers_normalise_before(kind):
     pre, post = (final_norm(BlockConfig(width=8, norm=kind, norm_placement=place)) for place in ("pre", "post"))

@@ -28,6 +28,7 @@ TRANSFORMER: Axes = {
     "similarity": tuple(SIMILARITIES),
     "norm_placement": values(TransformerConfig, "norm_placement"),
     "norm": values(TransformerConfig, "norm"),
+    "residual": (True, False),
     "positions": values(TransformerConfig, "positions"),
     "feedforward": values(TransformerConfig, "feedforward"),
     "kind": (*product(ARCHITECTURES, ("tokens",)), *READERS, *product(ARCHITECTURES, ("none",))),

@@ -10,6 +10,7 @@ import torch
 
 from regard.api.training import prepare
 from regard.data.stream import Countable, Position
+from regard.devices import device_in_words
 from regard.tasks.files import settle
 from regard.tasks.recipe import Recipe, change_recipe, read_recipe
 from regard.training.optimizers import adamw
@@ -96,7 +97,7 @@ def preview(
         made.data.size("valid"),
         made.module.config.labels,
         None if per_epoch is None else per_epoch / plan.training.accumulate,
-        _named(device),
+        device_in_words(device),
         choose_precision(plan.training.precision, device).name,
         step,
         step * plan.training.steps + validation * validations,
@@ -116,14 +117,6 @@ def _seconds_a_step(updater: Updater) -> float:
         if time.perf_counter() - begun > (SECONDS if number > 2 else 2 * SECONDS):
             break
     return median(seconds[1:] or seconds)
-
-
-def _named(device: torch.device) -> str:
-    return (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"{device.type} ({torch.get_num_threads()} threads)"
-    )
 
 
 def _duration(seconds: float) -> str:

@@ -26,7 +26,7 @@ from regard.attention.lowering import bias_values, dense_table, fully_masked, fu
 from regard.attention.mask_algebra import Grid, Mask, MaskFunction, as_mask
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
-from regard.errors import InputError
+from regard.errors import InputError, NotFiniteError
 from regard.layers.dropout import drop
 
 
@@ -225,7 +225,7 @@ def check_numbers(query: Query) -> None:
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return
     if not math.isfinite(query.detach().sum()) and not query.isfinite().all():  # finite ones may have no finite sum
-        raise InputError(
+        raise NotFiniteError(
             "the queries hold NaN or infinity",
             "look where they come from: inputs and weights; in training, lower the learning rate",
         )

@@ -28,11 +28,14 @@ class BlockConfig(Config):
         "relu", description="the position-wise network; _tanh is GELU's tanh approximation"
     )
     feedforward_width: int | None = Field(None, ge=1, le=MOST, description="its inner width; 4 × width if absent")
-    norm: Literal["layer", "rms"] = Field("layer", description="layer normalisation or root mean square")
+    norm: Literal["layer", "rms", "none"] = Field(
+        "layer", description="layer normalisation, root mean square, or nothing in its place"
+    )
     epsilon: float | None = Field(
         None, gt=0, description="what a norm adds below its root; 1e-5 for layer and 1e-6 for rms if absent"
     )
     norm_placement: Literal["post", "pre"] = Field("post", description="after the residual sum, or before the sublayer")
+    residual: bool = Field(True, description="what a sublayer makes is added to what it read, or takes its place")
     bias: bool = Field(True, description="linear layers add a learnt vector")
     dropout: float = Field(
         0.1, ge=0.0, lt=1.0, description="on embeddings, sublayer outputs and inside the feed-forward"

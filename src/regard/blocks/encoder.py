@@ -35,7 +35,8 @@ def feedforward(config: BlockConfig) -> FeedForward:
 
 def residual(config: BlockConfig) -> Residual:
     """The residual connection around a sublayer as the config describes it."""
-    return Residual(norm(config.norm, config.width, config.epsilon), config.norm_placement, config.dropout)
+    normalise = norm(config.norm, config.width, config.epsilon)
+    return Residual(normalise, config.norm_placement, config.dropout, adds=config.residual)
 
 
 def final_norm(config: BlockConfig) -> nn.Module:

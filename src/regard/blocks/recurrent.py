@@ -82,7 +82,7 @@ class RecurrentStack(nn.Module):
         for index, layer in enumerate(self.layers):
             if index:
                 stream = self._drop(stream)
-            given = None if state is None else tuple(one[index : index + 1].contiguous() for one in state)
+            given = None if state is None else tuple(one[index : index + 1].contiguous() for one in state)  # for cuDNN
             stream, last = layer(stream, given if given is None or len(given) > 1 else given[0])
             reached.append(last if isinstance(last, tuple) else (last,))
         return stream, tuple(torch.cat(parts) for parts in zip(*reached, strict=True))

@@ -15,12 +15,28 @@ from typing import Annotated, TextIO
 import typer
 
 from regard import __version__
-from regard.cli import bench, convert, demo, evaluate, listing, look, plot, run, size, tokenizer, train, vectors
+from regard.cli import (
+    bench,
+    compare,
+    convert,
+    demo,
+    evaluate,
+    listing,
+    look,
+    plot,
+    run,
+    size,
+    tokenizer,
+    train,
+    vectors,
+)
 from regard.cli.output import as_options, to_json
 from regard.errors import RegardError, RegardWarning
 from regard.training.interrupt import Stopped
 
 STOPPED = (130, 143)
+RESUME_UNASKED = ("demo", "compare")
+"""Verbs that go on, called again, where they were stopped."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,6 +71,7 @@ app.command()(plot.plot)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
+app.add_typer(compare.app, name="compare")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command(name="list")(listing.list_names)
@@ -78,7 +95,8 @@ def main() -> None:
         if isinstance(end, SystemExit) and end.code not in STOPPED:
             raise
         saved = "a training that has saved a state goes on from it with --resume"
-        complain("stopped", saved if sys.argv[1:2] == ["train"] else "begin anew with the same command")
+        remedies = {"train": saved, **dict.fromkeys(RESUME_UNASKED, "the same command goes on from what is saved")}
+        complain("stopped", remedies.get("".join(sys.argv[1:2]), "begin anew with the same command"))
         sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")
@@ -94,7 +112,7 @@ def main() -> None:
 def _again() -> str:
     """The command that goes on with the run this one began."""
     arguments = sys.argv[1:]
-    resumes = "--resume" in arguments or arguments[0] == "demo"  # which resumes unasked
+    resumes = "--resume" in arguments or arguments[0] in RESUME_UNASKED
     return shlex.join(["regard", *arguments, *(() if resumes else ("--resume",))])
 
 

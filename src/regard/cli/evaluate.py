@@ -12,7 +12,6 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.data.corpus import Split
 
 
 def evaluate(
@@ -77,15 +76,10 @@ def evaluate(
 def _examples(loaded: "Model", folder: Path, data: list[Path] | None, most: int | None) -> tuple[Sequence[Any], str]:
     """What is measured on, and what to call it."""
     from regard.tasks.files import read_by_name
-    from regard.tasks.task import held_out
+    from regard.tasks.own_data import own_examples
 
-    task, recipe = loaded.task, loaded.recipe
     if data:
-        return task.read(data, read_by_name(loaded.data, data))[:most], " and ".join(map(str, data))
-    if recipe is None or recipe.data is None:
+        return loaded.task.read(data, read_by_name(loaded.data, data))[:most], " and ".join(map(str, data))
+    if loaded.recipe is None or loaded.recipe.data is None:
         raise InputError(f"{folder} has no data of its own", "give a file of examples")
-    table = recipe.data
-    split: "Split" = "valid" if table.test is None and table.divided else "test"
-    found = held_out(task.open(recipe, [split]), split, most or (1000 if table.corpus else None))
-    files = (table.test if split == "test" else table.train) or ()
-    return found, f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"
+    return own_examples(loaded.task, loaded.recipe, most)

@@ -3,7 +3,9 @@
     post   norm(x + f(x))     Vaswani et al. 2017, §3.1
     pre    x + f(norm(x))     Xiong et al. 2020; a stack of these ends with one norm more
 
-A layer writes both as `stream = residual.add(stream, f(residual.enter(stream)))`.
+Without the connection, to see what it is there for, `x + f` is `f` alone.
+
+A layer writes all of them as `stream = residual.add(stream, f(residual.enter(stream)))`.
 """
 
 from torch import nn
@@ -13,13 +15,17 @@ from regard.layers.dropout import Dropout
 
 
 class Residual(nn.Module):
-    """Adds what a sublayer makes of the stream to the stream, with dropout and a norm of its own."""
+    """Adds what a sublayer makes of the stream to the stream, with dropout and a norm of its own.
 
-    def __init__(self, norm: nn.Module, placement: str, dropout: float) -> None:
+    Unless it `adds`, what the sublayer makes takes the stream's place.
+    """
+
+    def __init__(self, norm: nn.Module, placement: str, dropout: float, *, adds: bool = True) -> None:
         super().__init__()
         self.norm = norm
         self.dropout = Dropout(dropout)
         self.placement = placement
+        self.adds = adds
 
     def enter(self, stream: Hidden) -> Hidden:
         """What the sublayer reads."""
@@ -28,6 +34,7 @@ class Residual(nn.Module):
 
     def add(self, stream: Hidden, made: Hidden) -> Hidden:
         """The stream with what the sublayer made of it."""
-        total = stream + self.dropout(made)
+        total = self.dropout(made)
+        total = stream + total if self.adds else total
         out: Hidden = self.norm(total) if self.placement == "post" else total
         return out

@@ -91,6 +91,9 @@ class TransformerShape(BlockConfig, NetworkShape):
         if self.head not in ("tokens", "masked"):
             reason = f"head {self.head!r} reads no table of tokens: leave it out"
             found |= dict.fromkeys(("tie_embeddings", "output_scaled", "output_bias"), reason)
+        if self.norm == "none":
+            reason = "use model.norm=layer or rms, or leave it out"
+            found |= dict.fromkeys(("epsilon", "norm_placement", "embedding_norm"), reason)
         if self.head == "labels":
             found["pooled"] = "head 'labels' pools in any case: leave it out"
         fields = type(self).model_fields

@@ -11,11 +11,11 @@ ADDED = ("self_attention.output.weight", "cross_attention.output.weight", "feedf
 
 
 def init_weights(model: nn.Module, config: TransformerConfig) -> None:
-    """Linear layers, biases at zero; `normal`: σ = 0.02, divided by √(number of sublayers) where sublayers add up.
+    """Linear layers, biases at zero; `normal`: σ = 0.02, divided by √(number of sublayers) where they add up.
 
     Tables of tokens and segments are drawn like the layers where all are normal, so that no kind drowns another.
     """
-    sublayers = config.layers * (3 if config.architecture == "encoder_decoder" else 2)
+    sublayers = config.layers * (3 if config.architecture == "encoder_decoder" else 2) if config.residual else 1
     for name, parameter in model.named_parameters():
         owner = model.get_submodule(name.rpartition(".")[0])
         if config.init == "normal" and (isinstance(owner, TokenEmbedding) or name == "segments.weight"):

@@ -76,7 +76,7 @@ def _kept_numbers(config: TransformerConfig, context: int) -> int:
 
 def _norm_copies(config: TransformerConfig) -> int:
     """How many times the width is kept around a norm."""
-    return 3 if config.norm == "rms" else 2
+    return {"layer": 2, "rms": 3, "none": 1}[config.norm]
 
 
 def _inner_copies(config: TransformerConfig) -> int:

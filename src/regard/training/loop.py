@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from regard.data.batching import Batch
 from regard.data.stream import Batches
-from regard.errors import ConfigError, FileError, InputError, changing
+from regard.errors import ConfigError, FileError, NotFiniteError, changing
 from regard.models.checkpoint import WEIGHTS, load_tensors, save_tensors
 from regard.training import resume
 from regard.training.average import mean
@@ -292,11 +292,11 @@ class Run:
         if not finite(self.trainable.module):
             raise self._diverged("a weight became infinite or not a number", step)
 
-    def _diverged(self, what: str, step: int) -> InputError:
+    def _diverged(self, what: str, step: int) -> NotFiniteError:
         states = resume.available(self.folder)
         where = f"go on after step {states[0][0]}" if states else "start again"
         lower = f"`resume=True`, {changing('training.learning_rate', f'{self.plan.learning_rate / 2:g}')}"
         also = "a longer training.warmup or a smaller training.clip"
         if choose_precision(self.plan.precision, self.device).name != "float32":
             also += " or training.precision=float32"
-        return InputError(f"{what} at step {step}", f"{where} with {lower}, or train anew with {also}")
+        return NotFiniteError(f"{what} at step {step}", f"{where} with {lower}, or train anew with {also}")

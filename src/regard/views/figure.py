@@ -170,12 +170,12 @@ def _drawn(draw: Callable[[], Figure], glyphs: _Glyphs) -> Figure:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a .png, .svg or .pdf beside its name, flush it, rename it: a crash leaves the old file or the new."""
-    content = _rendered(figure, check_format(path))
+    content = rendered(figure, check_format(path))
     with writing(path) as partial:
         partial.write_bytes(content)
 
 
-def _rendered(figure: Figure, kind: str) -> bytes:
+def rendered(figure: Figure, kind: str) -> bytes:
     """The file's content; without the date and the version that would make two equal figures differ."""
     stream = io.BytesIO()
     without = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": _NO_PDF_DATES}[kind]

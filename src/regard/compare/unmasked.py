@@ -1,0 +1,97 @@
+"""A Transformer without the causal mask, to see what the mask is there for: in training every token sees the next one.
+
+It is known by name only inside `unmasked_known()`, so that no recipe asks for one by mistake, and a folder that holds
+one is refused by everything else. It decodes as it was trained: all that is written so far is read anew at every
+step, each token seeing every other. So `extend` by n tokens is not n steps, and nothing can be kept between them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor
+
+from regard.attention.mask import Padding
+from regard.axes import Hidden, Lengths, RowIds
+from regard.blocks.decoder import LayerContext
+from regard.data.batching import Inputs, Padded
+from regard.models.config import TransformerConfig, TransformerShape
+from regard.models.network import NETWORKS, register_network
+from regard.models.transformer import Transformer
+
+NAME = "transformer_without_causal_mask"
+
+
+class UnmaskedShape(TransformerShape):
+    """A Transformer's shape under another name."""
+
+    name: Literal["transformer_without_causal_mask"] = Field(  # type: ignore[assignment]
+        "transformer_without_causal_mask", description="the kind of network"
+    )
+
+
+class UnmaskedConfig(UnmaskedShape, TransformerConfig):
+    """The same with a vocabulary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What was read and written so far, as ids: the whole state of a network that keeps nothing."""
+
+    ids: Int[Tensor, "rows tokens"]
+    lengths: Lengths
+    source: Padded | None
+
+    def select(self, rows: RowIds) -> "Written":
+        """These rows, in this order."""
+        source = self.source
+        if source is not None:
+            source = Padded(source.ids[rows], source.lengths[rows], source.ragged, source.side)
+        return Written(self.ids[rows], self.lengths[rows], source)
+
+
+class UnmaskedTransformer(Transformer):
+    """The Transformer, its decoder seeing all of a text at once."""
+
+    def hidden(self, inputs: Inputs) -> Hidden:
+        """The last layer's vectors; padding alone is hidden."""
+        tokens, state, positions = inputs.tokens, self._begin(inputs), self.decoder_positions
+        places = positions.count(0, tokens.ids.shape[1], state.padding, tokens.ids.device)
+        mask = Padding(tokens.lengths, tokens.side) if tokens.ragged else None
+        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask)
+        hidden, _ = self.decoder(self._enter(tokens.ids, positions, places), state.cache, context)
+        out: Hidden = hidden
+        return out
+
+    def start(self, inputs: Inputs) -> Written:  # type: ignore[override]
+        """Keep the prompt but for its last token."""
+        tokens = inputs.tokens
+        if tokens.ragged and tokens.side == "right":
+            tokens = Padded.of(tokens.rows(), side="left").to(tokens.ids.device)
+        return Written(tokens.ids[:, :-1], tokens.lengths - 1, inputs.source)
+
+    def extend(  # type: ignore[override]
+        self, ids: Int[Tensor, "rows tokens"], state: Written
+    ) -> tuple[Float[Tensor, "rows tokens vocab"], Written]:
+        """Everything written so far read anew, with these tokens at its end."""
+        after = Written(torch.cat([state.ids, ids], dim=1), state.lengths + ids.shape[1], state.source)
+        ragged = bool((after.lengths < after.ids.shape[1]).any())
+        tokens = Padded(after.ids, after.lengths, ragged, "left")
+        return self.logits(self.hidden(Inputs(tokens, after.source))[:, -ids.shape[1] :]), after
+
+
+@contextmanager
+def unmasked_known() -> Iterator[None]:
+    """While this lasts, recipes and folders may name the network without the mask."""
+    if NAME in NETWORKS:
+        yield
+        return
+    register_network(UnmaskedShape, UnmaskedTransformer, UnmaskedConfig)
+    try:
+        yield
+    finally:
+        del NETWORKS[NAME]
