@@ -257,3 +257,20 @@ def test_every_key_has_a_description_and_changes_what_is_computed(name):
     for key, value in {**CHANGES, "dropout": 0.5, "bidirectional": backwards}.items():
         if key in keys:
             assert not torch.equal(logits(**{key: value}), plain), key
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "bahdanau", "luong"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_mixed_and_half_precision_are_near_float32(name, cell):
+    model = build(name, cell=cell, layers=2).float()
+    inputs = Inputs(Padded.of(TARGETS, side="left"), Padded.of(SOURCES))
+    exact = model(inputs).detach()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model(inputs)
+    mixed.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    half = model.to(torch.bfloat16)
+    with torch.no_grad():
+        found = half(inputs)
+    for near in (mixed, found):
+        assert float((near.detach().float() - exact).abs().max()) < 0.05 * float(exact.abs().max())

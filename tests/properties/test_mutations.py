@@ -3,12 +3,15 @@
 import pytest
 import torch
 
+from regard.attention import similarity
 from regard.attention.mask import Causal, Grid
-from regard.attention.similarity import ScaledDot
+from regard.attention.similarity import AdditiveOfMapped, ScaledDot
 from regard.blocks.decoder import DecoderCache
+from regard.blocks.recurrent import RecurrentStack
 from regard.inspection import laws
-from regard.models import transformer
+from regard.models import recurrent, transformer
 from regard.models.config import TransformerConfig
+from regard.models.network import NETWORKS, Network
 from regard.models.positions import Positions
 from regard.models.transformer import Transformer
 from regard.training.trainable import Loss, TokenPrediction
@@ -19,7 +22,12 @@ def build(**options) -> Transformer:
     return Transformer(TransformerConfig(vocabulary=13, width=12, heads=2, feedforward_width=10, **options))
 
 
-def expect_broken(law, model: Transformer, monkeypatch, break_it) -> None:
+def build_recurrent(name: str, **options) -> Network:
+    torch.manual_seed(3)
+    return NETWORKS[name].config(vocabulary=13, width=6, embedding_width=4, **options).build()
+
+
+def expect_broken(law, model: Network, monkeypatch, break_it) -> None:
     """The law holds, fails by far more than rounding once broken, and holds again."""
     assert law(model) <= laws.ROUNDING
     with monkeypatch.context() as patch:
@@ -147,3 +155,44 @@ def test_with_forgotten_random_state_resume_fails(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(torch, "set_rng_state", lambda state: None)
         assert laws.resume(model) > 0.0
+
+
+def test_where_the_recurrent_encoder_reads_padding_padding_fails(monkeypatch):
+    forward = RecurrentStack.forward
+
+    def break_it(patch):
+        patch.setattr(
+            RecurrentStack, "forward", lambda self, inputs, state=None, padded=None: forward(self, inputs, state)
+        )
+
+    expect_broken(laws.padding, build_recurrent("seq2seq", bidirectional=True), monkeypatch, break_it)
+
+
+def test_where_a_recurrent_decoder_attends_to_padding_padding_fails(monkeypatch):
+    def break_it(patch):
+        patch.setattr(recurrent, "Padding", lambda lengths, side: None)
+
+    expect_broken(laws.padding, build_recurrent("luong"), monkeypatch, break_it)
+
+
+def test_where_padding_moves_a_recurrent_state_padding_fails(monkeypatch):
+    def break_it(patch):
+        patch.setattr(recurrent, "_where", lambda here, new, old: new)
+
+    expect_broken(laws.padding, build_recurrent("bahdanau"), monkeypatch, break_it)
+
+
+def test_with_recurrent_rows_not_reordered_caching_fails(monkeypatch):
+    def break_it(patch):
+        patch.setattr(recurrent.RecurrentState, "select", lambda self, rows: self)
+
+    expect_broken(laws.caching, build_recurrent("seq2seq"), monkeypatch, break_it)
+
+
+def test_with_queries_that_are_not_mapped_meaning_fails(monkeypatch):
+    def break_it(patch):
+        patch.setattr(
+            AdditiveOfMapped, "scores", lambda self, query, key: similarity._additive(query, key, self.direction)
+        )
+
+    expect_broken(laws.meaning, build_recurrent("bahdanau"), monkeypatch, break_it)

@@ -23,12 +23,15 @@ class Alignment(nn.Module):
         self.attend = Attend(compare, site=Site("decoder", 0, "cross"))
 
     def keys_values(self, memory: Hidden) -> KeyValues:
-        """The memory as it is attended to: mapped to be compared, and as it is."""
-        return KeyValues(self.keys(memory)[:, None], memory[:, None])
+        """The memory as it is attended to: mapped to be compared, and as it is.
+
+        In mixed precision maps give other numbers than recurrent layers: the memory's type is that of all attention.
+        """
+        return KeyValues(self.keys(memory).to(memory.dtype)[:, None], memory[:, None])
 
     def forward(
         self, queries: Float[Tensor, "rows queries width"], memory: KeyValues, mask: Mask | None
     ) -> Float[Tensor, "rows queries memory_width"]:
         """The context of every query."""
-        context: Tensor = self.attend(queries[:, None], memory, mask=mask)
-        return context.squeeze(1)
+        context: Tensor = self.attend(queries[:, None].to(memory.keys.dtype), memory, mask=mask)
+        return context.squeeze(1).to(queries.dtype)
