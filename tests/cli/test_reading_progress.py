@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli.vectors import Lines
-from regard.embedding.word2vec.fit import Progress
+from regard.embedding.word2vec.fit import Word2VecProgress
 from regard.training import progress
 from regard.training.progress import ReadingBar
 
@@ -50,7 +50,7 @@ def test_training_vectors_has_a_line_for_every_epoch_and_for_every_tenth_where_t
     seen = console(terminal)
     with Lines(seen) as listener:
         for words in range(10, 1001, 10):
-            listener(Progress(1 + (words - 1) // 500, 2, words, 1000, 0.25, 12345.6))
+            listener(Word2VecProgress(1 + (words - 1) // 500, 2, words, 1000, 0.25, 12345.6))
     said = [line for line in seen.file.getvalue().splitlines() if "epoch" in line]
     assert len(said) == lines
     assert said[-1].endswith("epoch 2 of 2  100 %  loss 0.2500  12,346 words/s")

@@ -77,7 +77,8 @@ def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
     task, model, file = trained
     record = json.loads(call("evaluate", model, "--json").out)
     windows = ["window", "stride"] if task == "language_modelling" else []
-    assert list(record) == ["task", "data", "examples", *windows, "metrics", "device", "precision"]
+    simple = ["bag_of_ngrams"] if task == "classification" else []
+    assert list(record) == ["task", "data", "examples", *windows, "metrics", *simple, "device", "precision"]
     assert (record["task"], record["data"]) == (task, "data.txt (test)")
     assert record["metrics"].keys() == METRICS[task]
     assert set(TASKS[task]().metrics(regard.load(model).data)) == METRICS[task], "what training.metric may be"
@@ -87,7 +88,7 @@ def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
     assert plain[0] == f"{task} on {file}, {record['examples']} example{'s' * (record['examples'] > 1)}"
     if windows:
         assert plain.pop(1) == "windows of 11 tokens, stride 11"
-    assert [line.split()[0] for line in plain[1:]] == list(record["metrics"])
+    assert [line.split()[0] for line in plain[1:]] == [*record["metrics"], *(["bag"] if simple else [])]
     refused = call("evaluate", model, file, "--stride", 4)
     assert (refused.code, "a stride has no effect on task" in refused.err) == ((0, False) if windows else (1, True))
 

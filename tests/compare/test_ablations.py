@@ -20,13 +20,13 @@ from regard.compare.ablation_cases import Budget, complete, translator, unmasked
 from regard.compare.ablations import ABLATIONS, ablate, cases_of, chosen, write_findings
 from regard.compare.permuted import Moved, moved
 from regard.compare.quality import forced_share, free_shares, held_out_pairs
-from regard.compare.score_spread import KEY_SETS, KEYS, QUERIES, Spread, spread
+from regard.compare.score_spread import KEY_SETS, KEYS, QUERIES, ScoreSpread, spread
 from regard.compare.trainings import Case, SilentTrainings, Trainings
-from regard.compare.unmasked import NAME, unmasked_known
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, FileError, InputError
 from regard.models.families import FAMILIES
 from regard.models.network import NETWORKS
+from regard.models.unmasked import NAME, unmasked_known
 
 TINY = Budget(steps=2, deep_steps=2, depths=(1,), heads=(1, 2), held_out=7, seeds=(0,), head_widths=(5, 67))
 
@@ -247,8 +247,8 @@ def test_no_other_library_is_told_of_a_network_without_a_part(left_out):
 # Sentences
 
 
-def drawn(width: int, dot: float, scaled: float, entropy: tuple[float, float]) -> Spread:
-    return Spread(width, {"dot": dot, "scaled_dot": scaled}, {"dot": entropy[0], "scaled_dot": entropy[1]})
+def drawn(width: int, dot: float, scaled: float, entropy: tuple[float, float]) -> ScoreSpread:
+    return ScoreSpread(width, {"dot": dot, "scaled_dot": scaled}, {"dot": entropy[0], "scaled_dot": entropy[1]})
 
 
 def test_a_variance_is_said_to_be_the_width_only_where_it_is():

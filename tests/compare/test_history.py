@@ -19,7 +19,7 @@ from regard.compare.history import Scale, history, ladder, ranges_of, shares
 from regard.compare.history_page import shown
 from regard.compare.probe import probe
 from regard.compare.rates import search
-from regard.compare.shown import Shown
+from regard.compare.shown import ComparisonView
 from regard.data import stream
 from regard.errors import FileError, InputError
 from regard.training.interrupt import Interrupt, Stopped
@@ -67,7 +67,7 @@ def _small_pools():
 
 
 @pytest.fixture(scope="module")
-def climbed(tmp_path_factory) -> tuple[Path, Shown]:
+def climbed(tmp_path_factory) -> tuple[Path, ComparisonView]:
     """A ladder that was climbed to its end."""
     folder = tmp_path_factory.mktemp("history")
     found = shown(history(Climb(folder, tiny_ladder()), SCALE))

@@ -62,7 +62,7 @@ def test_outputs_and_vectors_equal_theirs(pair, side):
         return
     real = inputs.tokens.real
     assert_close(found[real], wanted[real])
-    assert_close(ours.read(inputs)[real], hidden[real])
+    assert_close(ours.hidden(inputs)[real], hidden[real])
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from regard.cli.output import to_json
 
 if TYPE_CHECKING:
     from regard.compare.climb import ClimbListener
-    from regard.compare.shown import Shown
+    from regard.compare.shown import ComparisonView
     from regard.training.interrupt import Interrupt
 
 app = typer.Typer(
@@ -149,7 +149,7 @@ def _climbing(quiet: bool) -> Iterator[tuple["ClimbListener", "Interrupt"]]:
         yield listener, interrupt
 
 
-def _tell(found: "Shown", out: Path, name: str, to: Path | None, as_json: bool) -> None:
+def _tell(found: "ComparisonView", out: Path, name: str, to: Path | None, as_json: bool) -> None:
     """Write the files; print the table and what it shows."""
     paths = found.write(out, name)
     if to is not None:

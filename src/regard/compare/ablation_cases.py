@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from regard.compare.trainings import Case
-from regard.compare.unmasked import NAME, unmasked_known
+from regard.models.unmasked import NAME, unmasked_known
 from regard.tasks.recipe import Recipe
 
 WIDTH, HEADS = 32, 4

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from regard.compare.permuted import ROUNDING, Moved
-from regard.compare.score_spread import Spread
+from regard.compare.score_spread import ScoreSpread
 
 LEAST = 0.05
 """A difference of shares below it is no effect."""
@@ -12,7 +12,7 @@ AGREES = 0.1
 REACHED = 0.9
 
 
-def on_variance(spreads: Sequence[Spread]) -> str:
+def on_variance(spreads: Sequence[ScoreSpread]) -> str:
     """d_k against 1, or that it is not so."""
     widths = _listed([str(one.head_width) for one in spreads])
     unscaled = _listed([f"{one.variance['dot']:.3g}" for one in spreads])
@@ -24,12 +24,12 @@ def on_variance(spreads: Sequence[Spread]) -> str:
     return f"{said}: d_k and 1, within 10 %."
 
 
-def _agrees(one: Spread) -> bool:
+def _agrees(one: ScoreSpread) -> bool:
     unscaled, scaled = one.variance["dot"] / one.head_width, one.variance["scaled_dot"]
     return abs(unscaled - 1) <= AGREES and abs(scaled - 1) <= AGREES
 
 
-def on_entropy(spreads: Sequence[Spread]) -> str:
+def on_entropy(spreads: Sequence[ScoreSpread]) -> str:
     """Whether the softmax saturates."""
     first, last = spreads[0], spreads[-1]
     unscaled = f"{_percent(first.entropy['dot'])} to {_percent(last.entropy['dot'])}"

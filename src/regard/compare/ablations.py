@@ -37,9 +37,9 @@ from regard.compare.permuted import Moved, moved
 from regard.compare.quality import attention_entropy, held_out_pairs, quality
 from regard.compare.score_spread import KEYS, spread
 from regard.compare.trainings import Case, Trainings
-from regard.compare.unmasked import unmasked_known
 from regard.errors import InputError, choose
 from regard.files import write_json, write_text
+from regard.models.unmasked import unmasked_known
 from regard.views.ablations import (
     AblationBars,
     AblationCurves,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from regard.compare.history import History, Rung
 from regard.compare.sentences import nearest
-from regard.compare.shown import Shown
-from regard.views.comparison import Bars, ComparisonPanel, Curve, Lines
+from regard.compare.shown import ComparisonView
+from regard.views.comparison import Bars, ComparisonPanel, Curve, CurveLines
 
 TITLE = "From the plain RNN to the Transformer"
 NOTE = (
@@ -16,7 +16,7 @@ NOTE = (
 )
 
 
-def shown(found: History) -> Shown:
+def shown(found: History) -> ComparisonView:
     """Everything of a ladder that is shown."""
     said = found.sentences()
     note = NOTE.format(tokens=found.batch_tokens, device=found.timed_on)
@@ -27,10 +27,12 @@ def shown(found: History) -> Shown:
         ComparisonPanel("4  What training takes", _cost(found), said["cost"]),
     ]
     subtitle = f"{found.task}; {found.budget}"
-    return Shown(TITLE, subtitle, note, _header(found), [_row(one) for one in found.rungs], panels, found.record())
+    return ComparisonView(
+        TITLE, subtitle, note, _header(found), [_row(one) for one in found.rungs], panels, found.record()
+    )
 
 
-def _quality(found: History) -> Lines:
+def _quality(found: History) -> CurveLines:
     curves = [
         Curve(
             rung.name,
@@ -42,32 +44,32 @@ def _quality(found: History) -> Lines:
         for rung in found.rungs
     ]
     ends = [end for one in found.rungs[0].thirds for end in (one.shortest, one.longest)]
-    return Lines("letters of the source", "exact match", curves, percent=True, ticks=ends)
+    return CurveLines("letters of the source", "exact match", curves, percent=True, ticks=ends)
 
 
 def _curve(name: str, numbers: Mapping[int, float] | Mapping[int, int]) -> Curve:
     return Curve(name, list(numbers), list(numbers.values()))
 
 
-def _gradients(found: History) -> Lines:
+def _gradients(found: History) -> CurveLines:
     """What underflows even float64 has no place on a logarithmic axis."""
     curves = [
         _curve(rung.name, {at: value for at, value in rung.gradients.items() if value > 0}) for rung in found.rungs
     ]
-    return Lines("tokens between the source token and the output token that needs it", "norm", curves, log="y")
+    return CurveLines("tokens between the source token and the output token that needs it", "norm", curves, log="y")
 
 
-def _time(found: History) -> list[Lines | Bars]:
+def _time(found: History) -> list[CurveLines | Bars]:
     ticks = list(found.rungs[0].operations)[::-2]
     chains = [_curve(rung.name, rung.operations) for rung in found.rungs]
     times = [_curve(rung.name, rung.microseconds) for rung in found.rungs]
     return [
-        Lines("tokens", "operations in sequence", chains, log="xy", ticks=ticks),
-        Lines("tokens", "µs for a token", times, log="xy", ticks=ticks),
+        CurveLines("tokens", "operations in sequence", chains, log="xy", ticks=ticks),
+        CurveLines("tokens", "µs for a token", times, log="xy", ticks=ticks),
     ]
 
 
-def _cost(found: History) -> list[Lines | Bars]:
+def _cost(found: History) -> list[CurveLines | Bars]:
     names = {"parameters": "parameters", "tokens_per_second": "tokens a second", "seconds": "seconds of training"}
     return [
         Bars(words, {rung.name: float(rung.training[key] or 0) for rung in found.rungs}) for key, words in names.items()

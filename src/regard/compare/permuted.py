@@ -17,7 +17,6 @@ from regard.api.model import Model
 from regard.data.batching import Inputs, Padded
 from regard.data.corpus import Pair
 from regard.models.network import Network
-from regard.models.transformer import Transformer
 
 ROUNDING = 1e-9
 """Below it a difference in float64 is rounding."""
@@ -49,8 +48,9 @@ def moved(model: Model, pairs: Sequence[Pair], seed: int = 0) -> Moved:
         order = torch.randperm(len(letters), generator=draw)
         permuted.append(" ".join(letters[place] for place in order.tolist()))
         sources = [model.tokenizer.encode(text) for text in (pair.source, permuted[-1])]
-        if isinstance(network, Transformer) and network.config.reads_source:
-            one, other = (network.encode(_row([*ids, model.tokenizer.eos_id]))[0] for ids in sources)
+        encode = getattr(network, "encode", None)
+        if encode is not None and network.config.reads_source:
+            one, other = (encode(_row([*ids, model.tokenizer.eos_id]))[0] for ids in sources)
             vectors.append(_distance(one[order], other[: len(order)]))
         one, other = (_target_logits(network, model, ids, model.tokenizer.encode(pair.target)) for ids in sources)
         logits, size = max(logits, _distance(one, other)), max(size, float(one.abs().max()))

@@ -3,27 +3,27 @@
 from collections.abc import Sequence
 
 from regard.compare.recipes import Compared, Comparison, Spread
-from regard.compare.shown import Shown
-from regard.views.comparison import Bars, ComparisonPanel, Curve, Lines
+from regard.compare.shown import ComparisonView
+from regard.views.comparison import Bars, ComparisonPanel, Curve, CurveLines
 
 WHOLE = {"parameters": "parameters", "tokens_per_second": "tokens/s", "seconds": "seconds"}
 PERCENT = ("bleu", "chrf")
 """Figures that go from 0 to 100."""
 
 
-def shown(found: Comparison) -> Shown:
+def shown(found: Comparison) -> ComparisonView:
     """Everything of a comparison that is shown."""
     over = f"means over {found.seeds} seeds, ± the standard deviation" if found.seeds > 1 else "one seed"
     header = ["", *(name.replace("_", " ") for name in found.metrics), "validation loss", *WHOLE.values()]
     bars = [_bars(found.compared, name, words) for name, words in _barred(found).items()]
     panels = [
-        ComparisonPanel("Validation loss", [Lines("step", "loss", [_curve(one) for one in found.compared])]),
+        ComparisonPanel("Validation loss", [CurveLines("step", "loss", [_curve(one) for one in found.compared])]),
         ComparisonPanel("On held-out data", bars[: len(bars) - 2]),
         ComparisonPanel("What training takes", bars[len(bars) - 2 :]),
     ]
     rows = [_row(one, found.metrics) for one in found.compared]
     title = f"{found.task.replace('_', ' ').capitalize()}: {len(found.compared)} recipes"
-    return Shown(title, f"{found.data}; {over}", "", header, rows, panels, found.record())
+    return ComparisonView(title, f"{found.data}; {over}", "", header, rows, panels, found.record())
 
 
 def _barred(found: Comparison) -> dict[str, str]:

@@ -20,7 +20,7 @@ KEY_SETS = 16
 
 
 @dataclass(frozen=True)
-class Spread:
+class ScoreSpread:
     """Of one width of heads, by similarity: the scores' variance and the softmax's share of the largest entropy."""
 
     head_width: int
@@ -28,7 +28,7 @@ class Spread:
     entropy: dict[str, float]
 
 
-def spread(head_width: int, similarities: Sequence[str] = ("dot", "scaled_dot"), seed: int = 0) -> Spread:
+def spread(head_width: int, similarities: Sequence[str] = ("dot", "scaled_dot"), seed: int = 0) -> ScoreSpread:
     """Measured in float64."""
     draw = torch.Generator().manual_seed(seed)
     query = torch.randn(KEY_SETS, 1, QUERIES, head_width, generator=draw, dtype=torch.float64)
@@ -40,4 +40,4 @@ def spread(head_width: int, similarities: Sequence[str] = ("dot", "scaled_dot"),
         variance[name] = float(similarity.scores(query, key).var())
         rows = torch.special.entr(weights(query, key, similarity=similarity)).sum(dim=-1)
         entropy[name] = float(rows.mean()) / math.log(KEYS)
-    return Spread(head_width, variance, entropy)
+    return ScoreSpread(head_width, variance, entropy)

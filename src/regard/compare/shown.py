@@ -15,7 +15,7 @@ from regard.views.html import SUFFIXES
 
 
 @dataclass(frozen=True)
-class Shown:
+class ComparisonView:
     """One comparison, ready to be written."""
 
     title: str

@@ -57,6 +57,8 @@ class Generation(Task[D]):
 
     def answered(self, model: Loaded, texts: Sequence[str], progress: Callable[[int, int], None]) -> list[str]:
         """What the model writes to each text, `progress` being told after every group of them."""
+        for text in texts:
+            self.check(model, text)
         found = self.ranked(model, texts, None, None, progress)
         return [self.answer(model, text, best).text for text, (best, *_) in zip(texts, found, strict=True)]
 

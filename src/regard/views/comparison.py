@@ -38,7 +38,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Lines:
+class CurveLines:
     """A drawing of curves."""
 
     across: str
@@ -67,7 +67,7 @@ class ComparisonPanel:
     """One or several drawings side by side, with a title, and a sentence on what they show."""
 
     title: str
-    drawings: Sequence[Lines | Bars]
+    drawings: Sequence[CurveLines | Bars]
     sentence: str = ""
 
 
@@ -89,7 +89,7 @@ def draw_panels(title: str, subtitle: str, panels: Sequence[ComparisonPanel], no
         return figure
 
 
-def _names(drawing: Lines | Bars) -> list[str]:
+def _names(drawing: CurveLines | Bars) -> list[str]:
     return list(drawing.values) if isinstance(drawing, Bars) else [curve.name for curve in drawing.curves]
 
 
@@ -99,7 +99,7 @@ def _draw_panel(figure: Figure, panel: ComparisonPanel, at: tuple[float, float],
     width = (WIDTH - BETWEEN * (count - 1)) / count
     for number, drawing in enumerate(panel.drawings):
         axes = figure.add_axes((left + number * (width + BETWEEN), bottom, width, HEIGHT))
-        if isinstance(drawing, Lines):
+        if isinstance(drawing, CurveLines):
             _draw_lines(axes, drawing, colours)
         else:
             _draw_bars(axes, drawing, colours, named=number == 0)
@@ -113,7 +113,7 @@ def _draw_panel(figure: Figure, panel: ComparisonPanel, at: tuple[float, float],
         figure.text(left, bottom - 0.5, wrapped, size=9.5, color=TEXT, va="top", linespacing=1.35)
 
 
-def _draw_lines(axes: Axes, drawing: Lines, colours: Mapping[str, str]) -> None:
+def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> None:
     for curve in drawing.curves:
         colour, name = colours[curve.name], printable(curve.name)
         axes.plot(curve.x, curve.y, color=colour, linewidth=1.5, marker="o", markersize=3.5, label=name)
