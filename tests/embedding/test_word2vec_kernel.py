@@ -4,7 +4,7 @@ import heapq
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
 
 import numpy as np
@@ -15,7 +15,7 @@ from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.embedding.word2vec import fit as word2vec_fit
 from regard.embedding.word2vec.block import CentreBlock, Draws, Schedule, Tables
 from regard.embedding.word2vec.corpus import EncodedCorpus, encode_corpus
-from regard.embedding.word2vec.fit import RUN, Crew, alias_table, far_apart, fit, prepare
+from regard.embedding.word2vec.fit import RUN, alias_table, far_apart, fit, prepare
 from regard.embedding.word2vec.huffman import huffman_paths
 from regard.embedding.word2vec.model import Word2Vec, Word2VecPlan
 from regard.errors import ConfigError, InputError
@@ -25,7 +25,7 @@ from rounding import assert_close
 pytest.importorskip("numba")
 
 from regard.embedding.word2vec.draws import read_in, spread, thin
-from regard.embedding.word2vec.kernel import learn
+from regard.embedding.word2vec.kernel import learn, share_out
 
 FORMS = list(product(["skip-gram", "cbow"], ["negative-sampling", "hierarchical-softmax"]))
 every_form = pytest.mark.parametrize(("kind", "loss"), FORMS)
@@ -65,7 +65,7 @@ def learn_all(
 
 
 @every_form
-@pytest.mark.parametrize("width", [13, 101, 300])  # one vector of 16, seven, and eight at once, twice, then three
+@pytest.mark.parametrize("width", [3, 13, 101])  # no quarter, quarters of 3 and of 25 with one number left over
 @pytest.mark.parametrize("words", [53, 997])  # runs of one word, and longer ones
 def test_a_block_is_a_step_of_gradient_descent_on_the_plain_form(kind, loss, width, words):
     text, chosen = corpus(words=words), plan(kind, loss, width=width)
@@ -98,34 +98,6 @@ def test_any_number_of_threads_gives_the_same_vectors_bit_for_bit(kind, loss):
     for other in found[1:]:
         assert other.vectors.matrix.tobytes() == found[0].vectors.matrix.tobytes()
         assert other.losses == found[0].losses
-
-
-@every_form
-def test_a_crew_that_changes_from_chunk_to_chunk_learns_what_one_thread_learns(kind, loss, monkeypatch):
-    whole, chosen = corpus(words=997, lines=1500), plan(kind, loss)
-    chunks = tuple(np.array_split(whole.chunks[0], 100))
-    text = EncodedCorpus(whole.words, whole.counts, chunks)
-    monkeypatch.setattr(word2vec_fit, "AGAIN", 2)
-    asked, timed = [], Crew.timed
-
-    @contextmanager
-    def noted(crew, size):
-        with timed(crew, size) as (draws, block):
-            asked.append(draws.parts)
-            yield draws, block
-
-    monkeypatch.setattr(Crew, "timed", noted)
-    found = fit(text, chosen, threads=2).vectors.matrix
-    assert set(asked) == {1, 2}
-    assert found.tobytes() == fit(text, chosen, threads=1).vectors.matrix.tobytes()
-
-
-@every_form
-def test_vectors_are_the_same_in_whatever_pieces_the_text_is_learnt(kind, loss, monkeypatch):
-    text, chosen = corpus(words=997, lines=1500), plan(kind, loss)
-    whole = fit(text, chosen, threads=2).vectors.matrix
-    monkeypatch.setattr(word2vec_fit, "PIECE", 1)
-    assert fit(text, chosen, threads=2).vectors.matrix.tobytes() == whole.tobytes()
 
 
 @pytest.mark.slow
@@ -312,6 +284,19 @@ def test_lines_of_one_word_teach_nothing_and_are_refused():
     text = encode_corpus(lambda: ["a\nb\n" * 50], 1)
     with pytest.raises(InputError, match="no line of the corpus has two words"):
         fit(text, plan(*FORMS[0]))
+
+
+def test_a_part_that_fails_is_heard_of_and_the_others_are_done_first():
+    done = []
+
+    def work(part: int) -> None:
+        if part == 1:
+            raise ZeroDivisionError("a part that fails")
+        done.append(part)
+
+    with pytest.raises(ZeroDivisionError, match="a part that fails"), ThreadPoolExecutor(3) as pool:
+        share_out(pool, 3, work)
+    assert sorted(done) == [0, 2]
 
 
 def test_an_impossible_number_of_threads_is_refused():

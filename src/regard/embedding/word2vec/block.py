@@ -3,12 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt8, UInt32, UInt64
-
-LANES = 16
-"""Numbers of a row that are worked on at once."""
-EIGHT = 8
-"""Questions that are answered at once."""
+from jaxtyping import Float32, Float64, Int8, Int32, Int64, UInt8, UInt32
 
 
 class Tables(NamedTuple):
@@ -18,20 +13,9 @@ class Tables(NamedTuple):
     asked: Float32[np.ndarray, "questions width"]
 
 
-class Handed(NamedTuple):
-    """Steps that threads hand to the owners of rows, in the words' order: addresses, and how many times a step."""
-
-    rows: Int64[np.ndarray, "askers owners room"]
-    steps: Int64[np.ndarray, "askers owners room"]
-    times: Float32[np.ndarray, "askers owners room"]
-    counts: Int64[np.ndarray, "askers more"]
-
-
 class CentreBlock(NamedTuple):
     """What is known of each centre word of a block: what is read, what is asked, and the steps that follow."""
 
-    chances: UInt64[np.ndarray, "centres"]
-    """What is drawn for a centre word depends on this."""
     inputs: Int32[np.ndarray, "centres inputs"]
     befores: Int32[np.ndarray, "centres"]
     """How many of the inputs stand before the centre word."""
@@ -45,14 +29,11 @@ class CentreBlock(NamedTuple):
     """Of the words in a run and around it: neighbours read the same words, and their steps are one."""
     question_steps: Float32[np.ndarray, "centres asks width"]
     """`asks` is 1 where steps differ only in their length, the error (CBOW), else as many as there are questions."""
-    shares: Float32[np.ndarray, "centres"]
-    """Of each input in their mean (CBOW)."""
+    room: Float32[np.ndarray, "runs 2 width"]
+    """For what is being added: products, and the step of the inputs together (CBOW)."""
     losses: Float64[np.ndarray, "centres"]
-    """The loss is this and the logarithm of …"""
-    factors: Float64[np.ndarray, "centres"]
     run: int
     """Centre words that are neighbours in the text and taken together; a block is a number of runs."""
-    handed: Handed
 
 
 class Draws(NamedTuple):
@@ -86,10 +67,6 @@ class Text(NamedTuple):
     """In which blocks take them."""
     first: int
     """The number of the chunk's first place, on which chance depends."""
-    begin: int
-    """From here on …"""
-    end: int
-    """… up to here in that order, whole blocks, it is learnt from now."""
 
 
 class Schedule(NamedTuple):
@@ -99,20 +76,3 @@ class Schedule(NamedTuple):
     done: int
     """Words before this chunk, of all epochs."""
     total: int
-
-
-def zero_rows(*shape: int) -> Float32[np.ndarray, "..."]:
-    """Zeros, every row of which begins at an address that is a multiple of its vectors' size."""
-    *others, width = shape
-    padded = -(-width // LANES) * LANES
-    size = int(np.prod([*others, padded]))
-    room = np.zeros(size + LANES, np.float32)
-    begin = -room.ctypes.data % (4 * LANES) // 4
-    return room[begin : begin + size].reshape(*others, padded)[..., :width]
-
-
-def room_to_hand(parts: int, steps: int) -> Handed:
-    """Room for so many steps of every thread, whoever takes them."""
-    shape = parts, parts, steps
-    counts = np.zeros((parts, parts + 16), np.int64)  # those of two threads are far apart
-    return Handed(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.float32), counts)

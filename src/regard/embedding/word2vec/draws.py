@@ -11,18 +11,17 @@ import numpy as np
 from jaxtyping import Int32
 
 from regard.compiled import cached_njit
-from regard.embedding.word2vec.block import LANES, CentreBlock, Draws, Text
-from regard.embedding.word2vec.rows import choose, fetch
+from regard.embedding.word2vec.block import CentreBlock, Draws, Text
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of a kernel, which makes no arrays, so that none need be counted, and is put where it is called.
+    """A part of the kernel, which makes no arrays, so that none need be counted, and is put where it is called.
 
     Numba counts who holds an array, one array after the other for every call with a tuple of them: numbers that all
-    threads change at once, and that go from core to core. And it hands a tuple over number by number: a call with a
-    block has 171 of them.
+    threads change at once, and that go from core to core. And it hands a tuple over number by number, more than a
+    hundred for a block.
     """
     return cached_njit(function, {"error_model": "numpy", "_nrt": False, "forceinline": True})
 
@@ -40,13 +39,6 @@ def scramble(number: int) -> int:
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return number ^ (number >> np.uint64(31))
-
-
-@compiled
-@no_type_check
-def address(array: Any, row: int) -> int:
-    """Where a row of an array begins."""
-    return array.ctypes.data + row * array.strides[0]
 
 
 @making
@@ -94,67 +86,47 @@ def spread(count: int, run: int) -> Int32[np.ndarray, "places"]:
 
 @compiled
 @no_type_check
-def fetch_text(at: int, text: Text) -> None:
-    """Have what is known of a word of the text brought near."""
-    fetch(address(text.kept, at), LANES)
-    fetch(address(text.before, at), LANES)
-    fetch(address(text.behind, at), LANES)
+def draw_window(centre: int, at: int, text: Text, draws: Draws, block: CentreBlock) -> int:
+    """The words around a centre word; what else is drawn for it depends on the number that is returned."""
+    chance = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + at) + 1)))
+    reach = 1 + np.int64(((chance >> np.uint64(32)) * np.uint64(draws.window)) >> np.uint64(32))
+    before, behind = min(reach, np.int64(text.before[at])), min(reach, np.int64(text.behind[at]))
+    for step in range(before):
+        block.inputs[centre, step] = text.kept[at - before + step]
+    for step in range(behind):
+        block.inputs[centre, before + step] = text.kept[at + 1 + step]
+    block.befores[centre], block.input_counts[centre] = before, before + behind
+    block.questions[centre, 0] = text.kept[at]
+    return chance
 
 
 @compiled
 @no_type_check
-def draw_windows(
-    begin: int, end: int, words: Int32[np.ndarray, "centres"], text: Text, draws: Draws, block: CentreBlock
-) -> None:
-    """The words around each centre word. As many as a window may have are copied, so that no branch is a surprise."""
-    for centre in range(begin, end):
-        at = np.int64(words[centre])
-        if centre + 2 * block.run < end:
-            fetch_text(words[centre + 2 * block.run], text)
-        chance = scramble(np.uint64(draws.seed) ^ scramble(np.uint64(2 * (text.first + at) + 1)))
-        reach = 1 + np.int64(((chance >> np.uint64(32)) * np.uint64(draws.window)) >> np.uint64(32))
-        before, behind = min(reach, np.int64(text.before[at])), min(reach, np.int64(text.behind[at]))
-        for step in range(draws.window):
-            block.inputs[centre, step] = text.kept[at - before + step]
-        for step in range(draws.window):
-            block.inputs[centre, before + step] = text.kept[at + 1 + step]
-        block.befores[centre], block.input_counts[centre] = before, before + behind
-        block.chances[centre] = chance
-        block.questions[centre, 0] = text.kept[at]
+def draw_noise(centre: int, chance: int, draws: Draws, block: CentreBlock) -> None:
+    """The questions of negative sampling: the word itself, and words from the noise."""
+    size, word, asked = np.uint64(draws.noise.shape[0]), block.questions[centre, 0], 1
+    for drawn in range(draws.negatives):
+        number = scramble(chance + np.uint64(drawn))
+        column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
+        own, other = draws.noise[column, 0], np.int32(draws.noise[column, 1])
+        noise = np.int32(column) if np.uint32(number >> np.uint64(32)) <= own else other
+        block.questions[centre, asked] = noise
+        asked += noise != word  # the word itself is no wrong answer
+    block.answers[centre, 0], block.question_counts[centre] = 1.0, asked
 
 
 @compiled
 @no_type_check
-def draw_noise(begin: int, end: int, draws: Draws, block: CentreBlock) -> None:
-    """The questions of negative sampling: each word itself, and words from the noise."""
-    size = np.uint64(draws.noise.shape[0])
-    for centre in range(begin, end):
-        word, chance, asked = block.questions[centre, 0], block.chances[centre], 1
-        for drawn in range(draws.negatives):
-            number = scramble(chance + np.uint64(drawn))
-            column = ((number & np.uint64(0xFFFFFFFF)) * size) >> np.uint64(32)
-            own, other = draws.noise[column, 0], np.int32(draws.noise[column, 1])
-            noise = choose(np.uint32(number >> np.uint64(32)) <= own, np.int32(column), other)
-            block.questions[centre, asked] = noise
-            asked += noise != word  # the word itself is no wrong answer
-        block.answers[centre, 0], block.question_counts[centre] = 1.0, asked
-
-
-@compiled
-@no_type_check
-def draw_ways(begin: int, end: int, draws: Draws, block: CentreBlock) -> None:
-    """The questions of hierarchical softmax: those on the way to each word."""
-    for centre in range(begin, end):
-        word, asked = block.questions[centre, 0], 0
-        for step in range(draws.starts[word], draws.starts[word + 1]):
-            block.questions[centre, asked] = draws.nodes[step]
-            block.answers[centre, asked] = draws.turns[step]
-            asked += 1
-        block.answers[centre, asked:] = 0.0
-        block.question_counts[centre] = asked
+def draw_ways(centre: int, draws: Draws, block: CentreBlock) -> None:
+    """The questions of hierarchical softmax: those on the way to the word."""
+    word, asked = block.questions[centre, 0], 0
+    for step in range(draws.starts[word], draws.starts[word + 1]):
+        block.questions[centre, asked], block.answers[centre, asked] = draws.nodes[step], draws.turns[step]
+        asked += 1
+    block.question_counts[centre] = asked
 
 
 def read_in(words: Int32[np.ndarray, "places"], first: int, draws: Draws, block: CentreBlock) -> Text:
     """A chunk of text, the first place of which has this number: what is kept of it, in the order of learning."""
     kept, before, behind, places = thin(words, draws, first)
-    return Text(kept, before, behind, places, spread(kept.size, block.run), first, 0, kept.size)
+    return Text(kept, before, behind, places, spread(kept.size, block.run), first)

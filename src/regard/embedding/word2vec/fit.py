@@ -1,10 +1,8 @@
 """Training word vectors on a CPU: a corpus and a plan in, vectors and the true loss of every epoch out."""
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -12,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int32, UInt32
 
 from regard.embedding.vectors import Vectors
-from regard.embedding.word2vec.block import EIGHT, CentreBlock, Draws, Schedule, Tables, room_to_hand, zero_rows
+from regard.embedding.word2vec.block import CentreBlock, Draws, Schedule, Tables
 from regard.embedding.word2vec.corpus import EncodedCorpus
 from regard.embedding.word2vec.huffman import Paths, huffman_paths
 from regard.embedding.word2vec.model import RATES, Word2VecPlan
@@ -24,10 +22,6 @@ TOGETHER = 16
 LARGEST_BLOCK = 512
 RUN = 16
 """Neighbours in the text that a block takes together, at most; a sixteenth of a small block."""
-PIECE = 512
-"""Blocks that are learnt from without looking at the clock."""
-AGAIN = 32
-"""After so many pieces the slower way is tried again."""
 MOST_STEPS = 192.0
 """How many steps of one row a block should hold on average at most: they are all taken from the same place."""
 USUAL_WINDOW = 5
@@ -67,14 +61,13 @@ def fit(
     """Train vectors of the corpus's words; the same for any number of threads."""
     _need_numba()
     from regard.embedding.word2vec.draws import read_in
-    from regard.embedding.word2vec.kernel import learn, learn_part
+    from regard.embedding.word2vec.kernel import ask, learn
 
-    announce(learn_part, "the kernel of Word2Vec", 15)
+    announce(ask, "the kernel of Word2Vec", 10)
     parts = (os.cpu_count() or 1) if threads is None else threads
     if not 1 <= parts <= 1024:
         raise ConfigError(f"threads = {parts} cannot be used", "use 1 to 1024")
     draws, tables, block = prepare(corpus, plan, parts)
-    crew, piece = Crew(draws, block), PIECE * len(block.losses)
     total, done, losses = corpus.size * plan.epochs, 0, []
     begun = time.perf_counter()
     for epoch in range(plan.epochs):
@@ -82,11 +75,8 @@ def fit(
         loss, predictions = 0.0, 0
         for chunk in far_apart(corpus.chunks, TOGETHER):
             text, schedule = read_in(chunk, first, draws, block), Schedule(plan.first_rate, done, total)
-            for begin in range(0, len(text.order), piece):
-                part = text._replace(begin=begin, end=min(begin + piece, len(text.order)))
-                with crew.timed(part.end - part.begin) as (shared, room):
-                    more, count = learn(part, shared, tables, room, schedule)
-                loss, predictions = loss + more, predictions + count
+            more, count = learn(text, draws, tables, block, schedule)
+            loss, predictions = loss + more, predictions + count
             first, done = first + len(chunk), done + int((chunk >= 0).sum())
             if listener is not None:
                 speed = done / (time.perf_counter() - begun)
@@ -96,34 +86,7 @@ def fit(
                 "no line of the corpus has two words that are kept", "lower min_count, raise sample, or join lines"
             )
         losses.append(loss / predictions)
-    return Trained(Vectors(corpus.words, finite(np.ascontiguousarray(tables.read), plan)), tuple(losses))
-
-
-class Crew:
-    """All threads or one, whichever has been faster of late: nothing but the time depends on it.
-
-    Threads hand each other every row they change. Where their cores are far apart, as those of a lent machine may be
-    from one minute to the next, that takes longer than the work.
-    """
-
-    def __init__(self, draws: Draws, block: CentreBlock) -> None:
-        self.ways = [(draws, block)]
-        if draws.parts > 1:
-            alone = room_to_hand(1, draws.parts * block.handed.rows.shape[2])
-            self.ways.append((draws._replace(parts=1), block._replace(handed=alone)))
-        self.speeds = [math.inf] * len(self.ways)
-        """Words a second when each was last asked for; what was never tried is tried."""
-        self.times = 0
-
-    @contextmanager
-    def timed(self, size: int) -> Iterator[tuple[Draws, CentreBlock]]:
-        """The way that was faster, for work of this size; now and then the other, to see."""
-        self.times += 1
-        choose = min if self.times % AGAIN == 0 else max
-        way = self.speeds.index(choose(self.speeds))
-        begun = time.perf_counter()
-        yield self.ways[way]
-        self.speeds[way] = size / (time.perf_counter() - begun)
+    return Trained(Vectors(corpus.words, finite(tables.read, plan)), tuple(losses))
 
 
 def far_apart(chunks: tuple[Int32[np.ndarray, "_"], ...], places: int) -> Iterator[Int32[np.ndarray, "_"]]:
@@ -141,10 +104,8 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
     paths = none if plan.loss == "negative-sampling" else huffman_paths(corpus.counts.tolist())
     questions = plan.drawn + 1 if plan.loss == "negative-sampling" else int(np.diff(paths.starts).max())
     start = np.random.default_rng(plan.seed).random((words, plan.width), dtype=np.float32)
-    read, asked = (
-        zero_rows(rows, plan.width) for rows in (words, words if plan.loss == "negative-sampling" else words - 1)
-    )
-    read[:] = (start - np.float32(0.5)) / np.float32(plan.width)
+    read = (start - np.float32(0.5)) / np.float32(plan.width)
+    asked = np.zeros((words if plan.loss == "negative-sampling" else words - 1, plan.width), np.float32)
     kept = corpus.counts * keep / (corpus.counts * keep).sum()
     chances = kept + plan.drawn * noise if plan.loss == "negative-sampling" else np.ones(1)
     size = min(_block_size(float(chances.max()), float(kept.max()), plan), max(1, words // 4))
@@ -160,25 +121,20 @@ def prepare(corpus: EncodedCorpus, plan: Word2VecPlan, parts: int = 1) -> tuple[
         np.stack((stay, other.astype(np.uint32)), axis=1),
         *paths,
     )
-    inputs, reads = 2 * plan.window, 1 if plan.kind == "cbow" else 2 * plan.window
-    asks = 1 if plan.kind == "cbow" else questions
-    room = -(-questions // EIGHT) * EIGHT
+    inputs, together = 2 * plan.window, plan.kind == "cbow"
     block = CentreBlock(
-        chances=np.zeros(size, np.uint64),
         inputs=np.zeros((size, inputs), np.int32),
         befores=np.zeros(size, np.int32),
         input_counts=np.zeros(size, np.int32),
         questions=np.zeros((size, questions), np.int32),
-        answers=np.zeros((size, room), np.float32),
+        answers=np.zeros((size, questions), np.float32),
         question_counts=np.zeros(size, np.int32),
-        errors=np.zeros((size, reads, room), np.float32),
-        input_steps=zero_rows(runs, places, plan.width),
-        question_steps=zero_rows(size, asks, plan.width),
-        shares=np.zeros(size, np.float32),
+        errors=np.zeros((size, 1 if together else inputs, questions), np.float32),
+        input_steps=np.zeros((runs, places, plan.width), np.float32),
+        question_steps=np.zeros((size, 1 if together else questions, plan.width), np.float32),
+        room=np.zeros((runs, 2, plan.width), np.float32),
         losses=np.zeros(size, np.float64),
-        factors=np.ones(size, np.float64),
         run=run,
-        handed=room_to_hand(draws.parts, -(-runs // draws.parts) * (places + run * questions)),
     )
     return draws, Tables(read, asked), block
 
