@@ -11,7 +11,8 @@ TITLE = "From the plain RNN to the Transformer"
 NOTE = (
     "Bands are bootstrap intervals of 95 % over held-out rows. Gradient: the norm of the derivative of the readout of "
     "an output token, along random unit directions, by the embedding of the source token it needs; the distance is "
-    "the number of tokens read and written between them. Operations: the longest chain in the recorded graph of a "
+    "the number of tokens read and written between them; "
+    "Operations: the longest chain in the recorded graph of a "
     "forward pass. Time: forward and backward, {tokens:,} target tokens in a batch, on {device}."
 )
 
@@ -22,7 +23,7 @@ def shown(found: History) -> ComparisonView:
     note = NOTE.format(tokens=found.batch_tokens, device=found.timed_on)
     panels = [
         ComparisonPanel("1  Quality against length", [_quality(found)], said["quality"]),
-        ComparisonPanel("2  Gradient against distance", [_gradients(found)], said["gradients"]),
+        ComparisonPanel("2  Gradient against distance", _gradients(found), said["gradients"]),
         ComparisonPanel("3  Operations in sequence, and time", _time(found), said["time"]),
         ComparisonPanel("4  What training takes", _cost(found), said["cost"]),
     ]
@@ -51,12 +52,18 @@ def _curve(name: str, numbers: Mapping[int, float] | Mapping[int, int]) -> Curve
     return Curve(name, list(numbers), list(numbers.values()))
 
 
-def _gradients(found: History) -> CurveLines:
+def _gradients(found: History) -> list[CurveLines | Bars]:
     """What underflows even float64 has no place on a logarithmic axis."""
-    curves = [
-        _curve(rung.name, {at: value for at, value in rung.gradients.items() if value > 0}) for rung in found.rungs
+    drawn = [_curve(rung.name, _above_zero(rung.gradients)) for rung in found.rungs]
+    trained = [_curve(rung.name, _above_zero(rung.gradients_trained)) for rung in found.rungs]
+    return [
+        CurveLines("tokens between, where training begins", "norm", drawn, log="y"),
+        CurveLines("tokens between, after training", "norm", trained, log="y"),
     ]
-    return CurveLines("tokens between the source token and the output token that needs it", "norm", curves, log="y")
+
+
+def _above_zero(norms: Mapping[int, float]) -> dict[int, float]:
+    return {at: value for at, value in norms.items() if value > 0}
 
 
 def _time(found: History) -> list[CurveLines | Bars]:
