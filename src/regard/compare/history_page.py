@@ -11,8 +11,7 @@ TITLE = "From the plain RNN to the Transformer"
 NOTE = (
     "Bands are bootstrap intervals of 95 % over held-out rows. Gradient: the norm of the derivative of the readout of "
     "an output token, along random unit directions, by the embedding of the source token it needs; the distance is "
-    "the number of tokens read and written between them; "
-    "Operations: the longest chain in the recorded graph of a "
+    "the number of tokens read and written between them. Operations: the longest chain in the recorded graph of a "
     "forward pass. Time: forward and backward, {tokens:,} target tokens in a batch, on {device}."
 )
 
