@@ -138,10 +138,10 @@ def test_named_sizes_have_the_parameters_of_transformers(name):
     config, model, changes, published = PEERS[name]
     with torch.device("meta"):
         peer = getattr(transformers, model)(getattr(transformers, config)(**changes))
-    theirs = sum(parameter.numel() for parameter in peer.parameters())
-    assert published is None or theirs == published
+    expected = sum(parameter.numel() for parameter in peer.parameters())
+    assert published is None or expected == published
     unused = 2 * 768 if name == "roberta-base" else 0  # its first two positions are never reached
-    assert size_of(member(name)).parameters == theirs - unused
+    assert size_of(member(name)).parameters == expected - unused
 
 
 def test_berts_body_with_its_pooler_is_the_published_size():

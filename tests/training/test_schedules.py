@@ -54,9 +54,9 @@ def test_cosine_is_half_a_turn():
 
 
 def test_inverse_square_root_is_the_papers_equation_three_up_to_one_factor():
-    """lrate = width^-0.5 · min(step^-0.5, step · warmup^-1.5); ours has its peak at 1."""
+    """lrate = width^-0.5 · min(step^-0.5, step · warmup^-1.5); Regard's has its peak at 1."""
     paper = [19**-0.5 * min(step**-0.5, step * WARMUP**-1.5) for step in range(1, STEPS + 1)]
-    ratios = [rate / theirs for rate, theirs in zip(rates("inverse_sqrt"), paper, strict=True)]
+    ratios = [rate / peer for rate, peer in zip(rates("inverse_sqrt"), paper, strict=True)]
     assert ratios == pytest.approx([ratios[0]] * STEPS)
 
 
