@@ -56,7 +56,7 @@ def similarity_of(name: str, head_width: int) -> Similarity:
 BIASES: dict[str, Callable[[Sizes], Bias | Tensor | None]] = {
     "no bias": lambda sizes: None,
     "alibi": lambda sizes: ALiBi(sizes.heads),
-    "t5": lambda sizes: RelativeBuckets(sizes.heads, buckets=8, furthest=19),
+    "t5": lambda sizes: RelativeBuckets(sizes.heads, buckets=8, max_distance=19),
     "tensor": lambda sizes: torch.randn(sizes.scores),
     "shared tensor": lambda sizes: torch.randn(sizes.queries, sizes.keys),
 }

@@ -80,7 +80,7 @@ def test_a_kernel_equals_the_reference(kernel, name, sizes, dtype):
 @pytest.mark.parametrize("kernel", ["sdpa", "flex"])
 @pytest.mark.parametrize("name", ["alibi", "t5"])
 def test_a_bias_is_added_and_a_learnt_one_gets_its_gradient(kernel, name):
-    bias = (ALiBi(4) if name == "alibi" else RelativeBuckets(4, both_directions=False)).cuda()
+    bias = (ALiBi(4) if name == "alibi" else RelativeBuckets(4, bidirectional=False)).cuda()
     mask = Causal() & Window(200)
     own, exact = outcomes(CACHED_AND_GROUPED, torch.float32, kernel, mask=mask, bias=bias)
     assert len(own) == (4 if name == "alibi" else 5)

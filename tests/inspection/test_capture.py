@@ -28,7 +28,7 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
 VOCABULARY, END = 7, 2
-SCHEMES = ("sinusoidal", "learnt", "rotary", "alibi", "t5", "none")
+SCHEMES = ("sinusoidal", "learned", "rotary", "alibi", "t5", "none")
 ARCHITECTURES = ("encoder_decoder", "encoder", "decoder")
 STRATEGIES = (Greedy(), Sample(temperature=1.5, seed=3), Beam(3, 0.7))
 VARIANTS = {

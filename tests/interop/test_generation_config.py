@@ -68,7 +68,9 @@ def architecture(folder: Path) -> str:
 def free(model: regard.Model, banned: list[int], first: int | None = None) -> list[tuple[int, ...]]:
     """What the model writes when nothing ends it, without these tokens."""
     never = model.module.config.vocabulary - 1  # a row that no token has
-    table = type(model.decoding)(ends=(never,), suppressed=(*banned, never, model.tokenizer.eos_id), forced_bos=first)
+    table = type(model.decoding)(
+        eos_ids=(never,), suppressed=(*banned, never, model.tokenizer.eos_id), forced_bos=first
+    )
     return [ids for strategy in (Greedy(), Beam(4)) for ids in own(replace(model, decoding=table), strategy)]
 
 
@@ -126,7 +128,7 @@ def test_texts_end_at_any_of_the_ends_and_hold_nothing_banned_as_in_transformers
     assert not (banned | set(said.get("suppress_tokens", []))) & set(chosen)
 
 
-def test_the_manners_change_what_every_strategy_writes(told):
+def test_the_keys_change_what_every_strategy_writes(told):
     """So that the test above compares something."""
     _, said, model = told
     plain = replace(model, decoding=type(model.decoding)())
@@ -135,7 +137,7 @@ def test_the_manners_change_what_every_strategy_writes(told):
     strategies = [Sample(temperature=3.0), *(strategy for strategy, _ in HOW.values())]
     lengths = {len(ids) for strategy in strategies for ids in own(model, strategy)}
     assert len(lengths) > 1
-    assert model.decoding.ends == tuple(said["eos_token_id"])
+    assert model.decoding.eos_ids == tuple(said["eos_token_id"])
 
 
 def test_no_draw_is_of_a_banned_token_and_none_follows_an_end(told):
@@ -166,7 +168,7 @@ def test_older_folders_say_the_same_in_config_json(told, tmp_path):
     assert own(old, Greedy()) == expected(tmp_path, said["eos_token_id"], do_sample=False)
 
 
-def test_manners_are_written_and_read_again(told, tmp_path):
+def test_the_generation_config_is_written_and_read_again(told, tmp_path):
     folder, said, model = told
     model.save(tmp_path / "regard")
     write_folder(tmp_path / "huggingface", model)
@@ -224,7 +226,7 @@ def test_the_start_and_the_length_of_generation_config_win(tmp_path):
         ({"do_sample": True, "min_p": 0.1}, "min_p = 0.1 is not known here"),
     ],
 )
-def test_manners_that_are_not_known_are_refused_by_name(said, problem, tmp_path):
+def test_keys_that_are_not_known_are_refused_by_name(said, problem, tmp_path):
     folder = write("gpt", tmp_path)
     change(folder / GENERATION, **said)
     with pytest.raises(FileError, match=GENERATION) as refused:
@@ -232,7 +234,7 @@ def test_manners_that_are_not_known_are_refused_by_name(said, problem, tmp_path)
     assert problem in refused.value.problem
 
 
-def test_manners_that_change_nothing_are_read(tmp_path):
+def test_keys_that_change_nothing_are_read(tmp_path):
     """What a full dump of the defaults of older versions holds."""
     folder = write("gpt", tmp_path)
     before = regard.load(folder)
@@ -292,7 +294,7 @@ def test_where_positions_end_a_continuation_slides_and_what_is_watched_ends(tmp_
     model = regard.load(write("gpt", tmp_path / "told"))
     longest = model.module.config.max_positions
     model.decoding.__dict__["max_new_tokens"] = 2 * longest
-    model.decoding.__dict__["ends"] = (model.tokenizer.size - 1,)
+    model.decoding.__dict__["eos_ids"] = (model.tokenizer.size - 1,)
     text = "The river"
     [found] = model.hypotheses([text], Greedy(), None)
     assert len(found.ids) == 2 * longest or found.ids[-1] == model.tokenizer.size - 1

@@ -54,7 +54,7 @@ def test_the_loss_of_a_file_is_that_of_transformers_on_the_same_windows(call, fo
     assert documents == [TextDocument(TEXT)], "a plain text file is one text"
     wanted, count = peer_on(folder, WINDOW, stride)
     found = model.evaluate(documents, Measuring(WINDOW, stride))
-    near = 1e-10 if model.module.config.positions == "learnt" else 1e-7  # their rotary turns are float32 always
+    near = 1e-10 if model.module.config.positions == "learned" else 1e-7  # their rotary turns are float32 always
     assert found["loss"] == pytest.approx(wanted, rel=near)
     assert found["perplexity"] == pytest.approx(math.exp(wanted), rel=10 * near)
     assert found["bits_per_byte"] == pytest.approx(wanted * count / math.log(2) / len(TEXT.encode()), rel=near)
@@ -69,7 +69,7 @@ def test_the_window_is_the_model_s_own_context_unless_another_is_asked_for(call,
     own = regard.load(folder).module.config.max_positions
     assert call("evaluate", folder, folder / "text.txt").out.splitlines()[1] == f"windows of {own} tokens, stride {own}"
     wide = call("evaluate", folder, folder / "text.txt", "--window", own + 1)
-    if regard.load(folder).module.config.positions == "learnt":
+    if regard.load(folder).module.config.positions == "learned":
         assert f"a window of {own + 1} tokens is wider than the {own} positions" in wide.err
     else:
         assert wide.code == 0

@@ -30,11 +30,11 @@ LINES = [
     "a river is wide and a bank is by it",
 ] * 7
 TEXTS = ["the roses", "low", "she doesn't know what the river"]
-GPT = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt"}
+GPT = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learned"}
 GPT |= {"scale_embeddings": False, "max_positions": 67}
 LLAMA = {"architecture": "decoder", "norm": "rms", "norm_placement": "pre", "feedforward": "swiglu"}
 LLAMA |= {"positions": "rotary", "bias": False, "scale_embeddings": False, "key_value_heads": 2}
-BERT = {"architecture": "encoder", "feedforward": "gelu", "positions": "learnt", "embedding_norm": True}
+BERT = {"architecture": "encoder", "feedforward": "gelu", "positions": "learned", "embedding_norm": True}
 BERT |= {"scale_embeddings": False, "max_positions": 67}
 T5 = {"architecture": "encoder_decoder", "norm": "rms", "norm_placement": "pre", "feedforward": "geglu_tanh"}
 T5 |= {
@@ -290,15 +290,15 @@ def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
     assert refused.value.remedy.startswith("train with the parts of ")
 
 
-@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", ["first", "mean", "max"])
-def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, normalised, tmp_path):
+def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, normalize, tmp_path):
     from tiny_folders import write
 
     model = regard.load(write("bert", tmp_path / "huggingface"))
-    options = model.task.options.model_copy(update={"pooling": pooling, "normalised": normalised})
+    options = model.task.options.model_copy(update={"pooling": pooling, "normalize": normalize})
     model = replace(model, task=type(model.task)(options))
     write_folder(tmp_path / "again", model)
     again = regard.load(tmp_path / "again")
-    assert (again.task.options.pooling, again.task.options.normalised) == (pooling, normalised)
+    assert (again.task.options.pooling, again.task.options.normalize) == (pooling, normalize)
     assert again.run(TEXTS) == model.run(TEXTS)

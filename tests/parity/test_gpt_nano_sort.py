@@ -82,7 +82,7 @@ def model() -> Transformer:
             width=config["n_embd"],
             vocabulary=config["vocab_size"],
             max_positions=config["block_size"],
-            positions="learnt",
+            positions="learned",
             norm_placement="pre",
             feedforward="gelu_tanh",
             tie_embeddings=False,
@@ -176,12 +176,12 @@ def test_exact_gelu_would_not_reproduce_it(recorded):
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
 def test_it_sorts_what_was_recorded(model, recorded, strategy):
     prompts = recorded["idx"].long()[:, :LETTERS].tolist()
-    found = generate(model, Inputs(Padded.of(prompts)), strategy, Stop(end=-1, tokens=LETTERS))
+    found = generate(model, Inputs(Padded.of(prompts)), strategy, Stop(eos_id=-1, max_new_tokens=LETTERS))
     assert [list(one.ids) for one in found] == [sorted(prompt) for prompt in prompts]
 
 
 def test_it_sorts_all_729_inputs(model):
     prompts = [list(letters) for letters in product(range(3), repeat=LETTERS)]
-    found = generate(model, Inputs(Padded.of(prompts)), Greedy(), Stop(end=-1, tokens=LETTERS))
+    found = generate(model, Inputs(Padded.of(prompts)), Greedy(), Stop(eos_id=-1, max_new_tokens=LETTERS))
     wrong = [prompt for prompt, one in zip(prompts, found, strict=True) if list(one.ids) != sorted(prompt)]
     assert wrong == []

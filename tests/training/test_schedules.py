@@ -77,5 +77,7 @@ def test_a_floor_is_where_the_rate_ends_and_squeezes_the_way_there(schedule):
 
 @pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
 def test_a_floor_without_effect_is_refused(schedule):
-    with pytest.raises(ConfigError, match=f"floor has no effect with schedule '{schedule}'; use linear or cosine"):
-        TrainingPlan(schedule=schedule, floor=0.1)
+    with pytest.raises(
+        ConfigError, match=f"min_rate_ratio has no effect with schedule '{schedule}'; use linear or cosine"
+    ):
+        TrainingPlan(schedule=schedule, min_rate_ratio=0.1)

@@ -184,7 +184,12 @@ def _show_word(asked: Look, word: str) -> None:
     require_one(seen)
     found = word_attention(seen, loaded.tokenizer, word)
     draw_to(asked.to, lambda: draw_word_attention(found, special_tokens=asked.special_tokens))
-    asked.tell(loaded, word_attention_record(found), word_attention_text(found), f"where {word!r} looks in every layer and head")
+    asked.tell(
+        loaded,
+        word_attention_record(found),
+        word_attention_text(found),
+        f"where {word!r} looks in every layer and head",
+    )
 
 
 def _show_steps(asked: Look, layer: str | None, head: int, row: int) -> None:
