@@ -53,7 +53,7 @@ def quality(record: dict[str, Any]) -> list[str]:
         ]
         for rung in rungs
     ]
-    return table(["", "learning rate", *names, f"gradient at {far}", *COLUMNS.values()], rows)
+    return table(["", "learning rate", *names, f"gradient at {far}, untrained", *COLUMNS.values()], rows)
 
 
 def times(record: dict[str, Any]) -> list[str]:

@@ -25,7 +25,6 @@ PUBLIC = [
     "Dot",
     "FileError",
     "Filter",
-    "Function",
     "General",
     "Global",
     "Greedy",
@@ -35,6 +34,7 @@ PUBLIC = [
     "KernelChoice",
     "Loss",
     "Mask",
+    "MaskFunction",
     "Model",
     "MultiHeadAttention",
     "Network",
@@ -119,7 +119,7 @@ def test_the_version_is_the_projects():
     assert regard.__version__ == project["version"]
 
 
-def test_every_error_of_ours_is_a_regard_error_and_reads_as_problem_and_remedy():
+def test_every_error_is_a_regard_error_and_reads_as_problem_and_remedy():
     for kind, built_in in (
         (regard.InputError, ValueError),
         (regard.FileError, OSError),
