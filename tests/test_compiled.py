@@ -48,10 +48,10 @@ def test_half_a_file_is_as_good_as_none(ending, left, tmp_path):
 
 def test_everything_that_numba_compiles_here_is_kept_so():
     from regard.compiled import MendingCache
-    from regard.embedding.word2vec import draws, kernel, threads
+    from regard.embedding.word2vec import draws, kernel
     from regard.text import bpe_numba, pretokenize_numba
 
-    for module in (bpe_numba, pretokenize_numba, draws, kernel, threads):
+    for module in (bpe_numba, pretokenize_numba, draws, kernel):
         parts = [one for one in vars(module).values() if hasattr(one, "py_func")]
         assert parts
         assert all(isinstance(one._cache, MendingCache) for one in parts), module

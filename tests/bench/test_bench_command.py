@@ -58,6 +58,16 @@ def test_json_is_one_object_on_stdout():
     assert json.loads(done.stdout)["rows"] == [ROW]
 
 
+def test_quietly_figures_are_printed_and_nothing_is_on_stderr(monkeypatch):
+    monkeypatch.setattr("regard.bench.timing.installed", lambda package: False)
+    loud, quiet = (CliRunner().invoke(app, ["bench", "train", *more]) for more in ([], ["-q"]))
+    assert "is not installed" in loud.stderr
+    assert (quiet.stdout, quiet.stderr) == (loud.stdout, "")
+    loud, quiet = (CliRunner().invoke(app, ["bench", "train", "--json", *more]) for more in ([], ["--quiet"]))
+    assert "peer, bfloat16" in loud.stderr
+    assert (json.loads(quiet.stdout)["rows"], quiet.stderr) == ([ROW], "")
+
+
 @pytest.mark.parametrize("device", ["auto", "cuda"])
 def test_a_gpu_is_measured_where_there_is_one_and_named(device, monkeypatch):
     monkeypatch.setattr("regard.devices.usable_device", lambda name: torch.device("cuda"))

@@ -152,11 +152,6 @@ EVALUATION = {
     "what the model was never taught": Bad(
         ("evaluate", FOLDER, "a.tsv"), "prefix 'nl:' is unknown", write("a.tsv", "nl: 3 mars 2001\t3 maart 2001\n")
     ),
-    "no test data in the recipe": Bad(
-        ("evaluate", FOLDER),
-        "no pairs to measure on; give a file of pairs",
-        both(PAIRS, write(f"{FOLDER}/recipe.toml", '[data]\ntrain = "pairs.tsv"\nvalid = "pairs.tsv"\n')),
-    ),
     "test data that have gone": Bad(
         ("evaluate", FOLDER),
         "gone.tsv does not exist",

@@ -81,6 +81,18 @@ def test_a_recipe_trains_on_files_and_measures_on_what_was_held_out(call, recipe
     assert json.loads(measured.out)["data"].endswith("(valid)")
 
 
+def test_without_test_data_the_validation_file_is_measured_and_named(call):
+    write("t.tsv", "".join(f"word {number}\tWort {number}\n" for number in range(7)))
+    write("v.tsv", "word 1\tWort 1\nword 2\tWort 2\n")
+    answer = call("train", "translation", *settings("data.train=t.tsv", "data.valid=v.tsv"), "--out", "new")
+    assert answer.code == 0, answer.err
+    measured, named = call("evaluate", "new", "--json"), call("evaluate", "new", "v.tsv", "--json")
+    assert measured.code == 0, measured.err
+    found, expected = json.loads(measured.out), json.loads(named.out)
+    assert (found["data"], found["examples"]) == ("v.tsv (valid)", 2)
+    assert found["metrics"] == expected["metrics"]
+
+
 def test_what_was_found_in_a_table_is_kept_for_files_to_come(call):
     lines = [f"{'good' if number % 3 else 'bad'}\tso {word} it is\n" for number, word in enumerate(WORDS)]
     answer = call("train", "classify", *settings(), "--data", write("a.tsv", "".join(lines)), "--out", "new")

@@ -18,12 +18,12 @@ from regard.cli.app import app
 from regard.compare import ablation_sentences as say
 from regard.compare.ablation_cases import Budget, complete, translator, unmasked
 from regard.compare.ablations import ABLATIONS, ablate, cases_of, chosen, write_findings
+from regard.compare.climb import Climb, Entry, SilentClimb
 from regard.compare.permuted import Moved, moved
 from regard.compare.quality import forced_share, free_shares, held_out_pairs
 from regard.compare.score_spread import KEY_SETS, KEYS, QUERIES, ScoreSpread, spread
-from regard.compare.trainings import Case, SilentTrainings, Trainings
 from regard.data.batching import Inputs, Padded
-from regard.errors import ConfigError, FileError, InputError
+from regard.errors import ConfigError, FileError, InputError, NotFiniteError
 from regard.models.families import FAMILIES
 from regard.models.network import NETWORKS
 from regard.models.unmasked import NAME, unmasked_known
@@ -31,23 +31,27 @@ from regard.models.unmasked import NAME, unmasked_known
 TINY = Budget(steps=2, deep_steps=2, depths=(1,), heads=(1, 2), held_out=7, seeds=(0,), head_widths=(5, 67))
 
 
-class Told(SilentTrainings):
-    """Keeps the names of what was trained."""
+class Told(SilentClimb):
+    """Keeps the names of what was trained, and of what was trained or measured."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.trained: list[str] = []
+        self.begun: list[str] = []
 
-    def begin(self, case: Case) -> None:
-        self.names.append(case.name)
+    def begin(self, entry: Entry) -> None:
+        self.begun.append(entry.name)
+
+    def end(self, entry: Entry) -> None:
+        self.trained.append(entry.name)
 
 
 @pytest.fixture(scope="module")
-def trainings(tmp_path_factory) -> Trainings:
-    return Trainings(tmp_path_factory.mktemp("ablations"), Told())
+def climb(tmp_path_factory) -> Climb:
+    return Climb(tmp_path_factory.mktemp("ablations"), [], Told())
 
 
-class Answered(Trainings):
-    """Trainings that were made elsewhere: their answers are given, and which cases were asked about is kept."""
+class Answered(Climb):
+    """Climb that were made elsewhere: their answers are given, and which cases were asked about is kept."""
 
     asked: ClassVar[set[str]] = set()
 
@@ -62,12 +66,12 @@ class Answered(Trainings):
 
 @pytest.fixture(scope="module")
 def findings():
-    return {one.name: one for one in ablate(chosen(None), Answered(Path("nowhere")), TINY)}
+    return {one.name: one for one in ablate(chosen(None), Answered(Path("nowhere"), []), TINY)}
 
 
-def model_of(trainings: Trainings, case: Case) -> regard.Model:
-    trainings.training(case)
-    model = read_model(trainings.folder / case.name)
+def model_of(climb: Climb, case: Entry) -> regard.Model:
+    climb.training(case)
+    model = read_model(climb.folder / case.name)
     model.module.eval()
     return model
 
@@ -99,14 +103,14 @@ def test_the_entropy_is_that_of_the_softmax_of_the_drawn_scores():
 # Order
 
 
-def test_without_positions_an_encoder_does_not_see_the_order_and_a_causal_decoder_does(trainings):
+def test_without_positions_an_encoder_does_not_see_the_order_and_a_causal_decoder_does(climb):
     found = {}
     for name, shape in (
         ("without", {"positions": "none"}),
         ("with", {}),
         ("causal", {"positions": "none", "architecture": "decoder"}),
     ):
-        model = model_of(trainings, translator(f"order-{name}", TINY, shape))
+        model = model_of(climb, translator(f"order-{name}", TINY, shape))
         found[name] = moved(model, held_out_pairs(model, 7))
     assert found["without"].vectors is not None
     assert found["without"].vectors < 1e-12
@@ -121,9 +125,9 @@ def test_without_positions_an_encoder_does_not_see_the_order_and_a_causal_decode
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_quality_is_what_brute_force_counts(masked, trainings):
+def test_quality_is_what_brute_force_counts(masked, climb):
     with unmasked_known():
-        model = model_of(trainings, complete(TINY) if masked else unmasked(TINY))
+        model = model_of(climb, complete(TINY) if masked else unmasked(TINY))
         pairs = held_out_pairs(model, 5)
         token = model.tokenizer
         forced = free = exact = total = 0
@@ -147,9 +151,9 @@ def test_quality_is_what_brute_force_counts(masked, trainings):
         assert free_shares(model, pairs) == pytest.approx({"free": free / total, "exact_match": exact / 5})
 
 
-def test_without_the_mask_a_later_token_changes_an_earlier_one_and_padding_does_not(trainings):
+def test_without_the_mask_a_later_token_changes_an_earlier_one_and_padding_does_not(climb):
     with unmasked_known():
-        model = model_of(trainings, unmasked(TINY))
+        model = model_of(climb, unmasked(TINY))
     source = Padded.of([[5, 6, 7]])
     with torch.no_grad():
         one, other = (model.module(Inputs(Padded.of([[1, 5, last]]), source)) for last in (6, 7))
@@ -158,11 +162,11 @@ def test_without_the_mask_a_later_token_changes_an_earlier_one_and_padding_does_
         assert (model.module(pair)[0, :3] - one[0]).abs().max() < 1e-5
 
 
-def test_the_network_without_the_mask_is_known_to_nobody_else(trainings):
-    trainings_case = unmasked(TINY)
-    model_of_it = trainings.folder / trainings_case.name
+def test_the_network_without_the_mask_is_known_to_nobody_else(climb):
+    without_mask = unmasked(TINY)
+    model_of_it = climb.folder / without_mask.name
     with unmasked_known():
-        trainings.training(trainings_case)
+        climb.training(without_mask)
     assert NAME not in NETWORKS
     with pytest.raises((ConfigError, FileError)):
         regard.load(model_of_it)
@@ -171,35 +175,38 @@ def test_the_network_without_the_mask_is_known_to_nobody_else(trainings):
 # Kept
 
 
-def test_a_second_call_trains_and_measures_nothing(trainings):
+def test_a_second_call_trains_and_measures_nothing(climb):
     names = ["scale", "mask"]
-    first = ablate(names, trainings, TINY)
+    first = ablate(names, climb, TINY)
     told = Told()
-    again = ablate(names, Trainings(trainings.folder, told), TINY)
-    assert told.names == []
+    again = ablate(names, Climb(climb.folder, [], told), TINY)
+    assert told.begun == []
     assert [one.record() for one in again] == [one.record() for one in first]
-    assert Trainings(trainings.folder).missing(cases_of(names, TINY)) == []
-    assert len(set(trainings.listener.names)) == len(trainings.listener.names)
+    assert Climb(climb.folder, cases_of(names, TINY)).missing() == []
+    assert len(set(climb.listener.trained)) == len(climb.listener.trained) > 0
 
 
 def test_what_the_findings_ask_about_is_what_was_said_to_be_trained(findings):
     assert {case.name for case in cases_of(chosen(None), TINY)} == Answered.asked
 
 
-def test_a_training_of_another_recipe_is_not_taken_for_it(trainings):
-    trainings.training(complete(TINY))
+def test_a_training_of_another_recipe_is_not_taken_for_it(climb):
+    climb.training(complete(TINY))
     with pytest.raises(FileError, match="another recipe"):
-        trainings.training(complete(Budget(steps=5)))
+        climb.training(complete(Budget(steps=5)))
 
 
 def test_a_training_that_diverges_is_a_result(tmp_path):
     case = translator("wild", TINY)
     training = case.recipe.training.model_copy(update={"learning_rate": 1e30, "warmup": 0, "clip": 1e30})
-    wild = Case("wild", case.recipe.model_copy(update={"training": training}))
-    kept = Trainings(tmp_path)
+    wild = Entry("wild", case.recipe.model_copy(update={"training": training}))
+    kept = Climb(tmp_path, [wild], keep_diverged=True)
+    assert kept.missing() == [wild]
     assert kept.ask(wild, "quality", lambda model: 1) is None
     assert re.search("became|NaN or infinity", kept.training(wild)["diverged"])
-    assert kept.missing([wild]) == []
+    assert kept.missing() == []
+    with pytest.raises(NotFiniteError):
+        Climb(tmp_path / "again", [wild]).run({})
 
 
 def test_the_findings_are_a_figure_a_page_and_numbers(findings, tmp_path):

@@ -47,8 +47,8 @@ class Watching(SilentClimb):
         self.measured: list[str] = []
         self.stop_at, self.interrupt, self.name = stop_at, interrupt, ""
 
-    def begin(self, name: str, number: int, of: int) -> None:
-        self.name = name
+    def begin(self, entry: Entry) -> None:
+        self.name = entry.name
 
     def __call__(self, report) -> None:
         self.steps.append((self.name, report.step))

@@ -126,6 +126,20 @@ def test_a_text_is_cut_and_made_small_as_its_folder_says_and_after_a_round_trip_
         assert_close(torch.tensor(regard.load(one).run(TEXTS)), torch.stack(wanted))
 
 
+@pytest.mark.parametrize("default", [None, "passage"])
+def test_prompts_survive_a_round_trip_with_a_default_and_without_one(encoder, call, default, tmp_path):
+    folder = told(encoder, tmp_path / "told", {"pooling_mode_mean_tokens": True}, ["Transformer", "Pooling"])
+    prompts = {"prompts": {'s2p "query"': "ask: ", "passage": "read: ", "document": "read: ", "none": ""}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({**prompts, "default_prompt_name": default}))
+    assert call("convert", folder, tmp_path / "own").code == 0
+    assert call("convert", tmp_path / "own", tmp_path / "again", "--to", "huggingface").code == 0
+    found = json.loads((tmp_path / "again" / "config_sentence_transformers.json").read_text())
+    assert found["prompts"] == prompts["prompts"]
+    assert found.get("default_prompt_name") == default
+    prefixes = [regard.load(one).task.options.prefix for one in (folder, tmp_path / "own", tmp_path / "again")]
+    assert prefixes == 3 * ["read: " if default else ""]
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -133,6 +147,8 @@ def test_a_text_is_cut_and_made_small_as_its_folder_says_and_after_a_round_trip_
         ("sentence_bert_config.json", {"max_seq_length": "many"}),
         ("sentence_bert_config.json", {"do_lower_case": "yes"}),
         ("config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": "query"}),
+        ("config_sentence_transformers.json", {"prompts": ["query"]}),
+        ("config_sentence_transformers.json", {"prompts": {"query": 7}}),
     ],
 )
 def test_limits_and_prompts_that_cannot_be_used_are_refused_by_their_file(encoder, name, values, tmp_path):

@@ -1,6 +1,7 @@
 """Training what a recipe describes: the data, the tokenizer and the network are made, then the loop runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData, task_of
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
-from regard.training.interrupt import Interrupt
+from regard.training.interrupt import Interrupt, at_keyboard
 from regard.training.loop import Run
 from regard.training.plan import CHANGEABLE
 from regard.training.precision import choose_precision
@@ -61,14 +62,16 @@ def train(
     your own in place of the recipe's: one, or two of which line N belongs to line N. With `resume` a run in `out` goes
     on; the recipe may then be None, and `changes` may name training keys that differ from the run's own. `progress` is
     shown on stderr, where it is not said: at a terminal and in a notebook. A `listener` is told of it instead, if there
-    is one. Whoever holds `interrupt` can ask for a stop after the step under way: it is saved, and `Stopped` raised.
+    is one. Ctrl-C finishes the step under way and saves it before it is a `KeyboardInterrupt`; a second one stops at
+    once. Whoever holds an `interrupt` can ask for the same themselves, and gets `Stopped`.
     """
     folder = Path(out)
     request = Request(_listed(changes), None if data is None else [str(one) for one in data])
-    if listener is None and (interactive() if progress is None else progress):
-        with ProgressBar(folder, saves=interrupt is not None) as bar:
-            return _train(recipe, folder, request, resume, bar, interrupt or Interrupt())
-    return _train(recipe, folder, request, resume, listener or Silent(), interrupt or Interrupt())
+    with at_keyboard() if interrupt is None else nullcontext(interrupt) as heard:
+        if listener is None and (interactive() if progress is None else progress):
+            with ProgressBar(folder, saves=heard is not None) as bar:
+                return _train(recipe, folder, request, resume, bar, heard or Interrupt())
+        return _train(recipe, folder, request, resume, listener or Silent(), heard or Interrupt())
 
 
 def _train(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import Device
+from regard.cli.options import Device, Quiet
 from regard.cli.output import to_json
 from regard.errors import InputError
 
@@ -36,6 +36,7 @@ def bench(
     questions: Annotated[
         Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
     ] = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure side by side with the peers that are installed.
@@ -57,17 +58,18 @@ def bench(
     if questions and subject != Subject.VECTORS:
         raise InputError(f"`bench {subject}` asks no questions", "leave --questions out")
     found = []
-    for row in _text_rows(subject, data, questions) or _rows(subject, chosen):
+    for row in _text_rows(subject, data, questions) or _rows(subject, chosen, quiet):
         found.append(row)
         name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
-        typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
+        if not (quiet and as_json):  # beside JSON these lines are progress
+            typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
         if out is not None:
             keep(out, found, chosen)  # row by row: what was measured stays where the rest is not waited for
     if as_json:
         typer.echo(to_json({**circumstances(chosen), "rows": found}))
 
 
-def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
+def _rows(subject: Subject, device: str, quiet: bool) -> Iterator[dict[str, Any]]:
     """The figures of a subject, as they come; a peer that is not installed is named."""
     from regard.bench import attention, decoding, families, training, training_on_gpu
     from regard.bench.timing import installed
@@ -83,7 +85,7 @@ def _rows(subject: Subject, device: str) -> Iterator[dict[str, Any]]:
         Subject.FAMILIES: (families.PEERS, families.rows),
     }[subject]
     for name, package in peers.items():
-        if not installed(package):
+        if not installed(package) and not quiet:
             typer.echo(f"{name} is not installed, so its rows are left out; `pip install {name}`", err=True)
     found: Iterator[dict[str, Any]] = rows()
     return found

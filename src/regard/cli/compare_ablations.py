@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from regard.compare.ablations import Finding
-    from regard.compare.trainings import Case
+    from regard.compare.climb import Entry
     from regard.training.reports import Report
 
 
@@ -36,7 +36,7 @@ def ablations(
     """
     from regard.compare.ablation_cases import Budget
     from regard.compare.ablations import ablate, cases_of, chosen, write_findings
-    from regard.compare.trainings import Trainings
+    from regard.compare.climb import Climb
     from regard.files import refuse_unwritable
     from regard.training.interrupt import listening
     from regard.training.malloc import keep_freed_memory
@@ -47,10 +47,10 @@ def ablations(
     keep_freed_memory()
     with listening() as interrupt:
         bar = AblationsBar(console(quiet))
-        trainings = Trainings(out, bar, interrupt)
-        bar.expect(trainings.missing(cases_of(names, budget)))
+        climb = Climb(out, cases_of(names, budget), bar, interrupt, keep_diverged=True)
+        bar.expect(climb.missing())
         with bar:
-            findings = ablate(names, trainings, budget)
+            findings = ablate(names, climb, budget)
     paths = write_findings(out, findings, budget)
     if as_json:
         files = [str(path) for path in paths]
@@ -90,9 +90,9 @@ class AblationsBar:
         self.total = self.unit = 1.0
         self.begun = monotonic()
 
-    def expect(self, cases: Sequence["Case"]) -> None:
+    def expect(self, entries: Sequence["Entry"]) -> None:
         """What is still to be trained; a layer's step is the unit of the bar."""
-        self.of, self.total = len(cases), float(sum(_work(case) for case in cases))
+        self.of, self.total = len(entries), float(sum(_work(entry) for entry in entries))
         self.bar.update(self.task, total=self.total)
 
     def __enter__(self) -> "AblationsBar":
@@ -102,18 +102,21 @@ class AblationsBar:
     def __exit__(self, *what: object) -> None:
         self.bar.stop()
 
-    def begin(self, case: "Case") -> None:
+    def begin(self, entry: "Entry") -> None:
         """A line for the bar."""
-        self.number += 1
-        self.unit = _work(case) / case.recipe.training.steps
-        self.bar.update(self.task, description=f"{self.number} of {self.of}  {case.name}")
+        self.unit = _work(entry) / entry.recipe.training.steps
+        self.bar.update(self.task, description=f"{self.number + 1} of {self.of}  {entry.name}")
 
-    def end(self, case: "Case") -> None:
+    def measuring(self, what: str) -> None:
+        """Moments, of which nothing is said."""
+
+    def end(self, entry: "Entry") -> None:
         """A line that stays, with how long the others may take."""
+        self.number += 1
         passed = monotonic() - self.begun
         done = self.bar.tasks[0].completed
         left = round(passed / max(done, 1) * (self.total - done))
-        line = f"{self.number} of {self.of}  {case.name}  {passed:.0f} s"
+        line = f"{self.number} of {self.of}  {entry.name}  {passed:.0f} s"
         self.console.print(f"{line}, about {max(left, 0)} s left", markup=False, highlight=False)
 
     def __call__(self, report: "Report") -> None:
@@ -124,8 +127,8 @@ class AblationsBar:
         """What single trainings say is left out."""
 
 
-def _work(case: "Case") -> float:
+def _work(entry: "Entry") -> float:
     """What a training takes, in steps of one layer."""
-    shape = case.recipe.model
+    shape = entry.recipe.model
     stacks = 2.5 if shape.reads_source else 1.0
-    return case.recipe.training.steps * stacks * float(getattr(shape, "layers", 1))
+    return entry.recipe.training.steps * stacks * float(getattr(shape, "layers", 1))

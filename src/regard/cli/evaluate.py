@@ -22,7 +22,7 @@ def evaluate(
     data: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="A file of examples, or SOURCE TARGET; if absent the recipe's test data, or what it split off."
+            help="A file of examples, or SOURCE TARGET; if absent the recipe's test data, or else what it validates on."
         ),
     ] = None,
     examples: Annotated[

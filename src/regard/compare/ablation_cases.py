@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from regard.compare.trainings import Case
+from regard.compare.climb import Entry
 from regard.models.unmasked import NAME, unmasked_known
 from regard.tasks.recipe import Recipe
 
@@ -47,15 +47,15 @@ class Budget:
     """Of the scores that are drawn."""
 
 
-def translator(name: str, budget: Budget, shape: Mapping[str, Any] | None = None, corpus: str = "reverse") -> Case:
+def translator(name: str, budget: Budget, shape: Mapping[str, Any] | None = None, corpus: str = "reverse") -> Entry:
     """An encoder–decoder; `shape` has what differs."""
-    return Case(name, _recipe(corpus, {"heads": HEADS, **(shape or {})}, budget.steps, budget.held_out))
+    return Entry(name, _recipe(corpus, {"heads": HEADS, **(shape or {})}, budget.steps, budget.held_out))
 
 
-def deep(condition: str, layers: int, budget: Budget) -> Case:
+def deep(condition: str, layers: int, budget: Budget) -> Entry:
     """A decoder of so many layers in one of the conditions."""
     name = f"decoder-{layers}-{condition.replace(' ', '-')}"
-    return Case(
+    return Entry(
         name,
         _recipe(
             "reverse", {"heads": HEADS, "layers": layers, **CONDITIONS[condition]}, budget.deep_steps, budget.held_out
@@ -63,37 +63,37 @@ def deep(condition: str, layers: int, budget: Budget) -> Case:
     )
 
 
-def unordered_decoder(budget: Budget) -> Case:
+def unordered_decoder(budget: Budget) -> Entry:
     """The decoder of the fewest layers, without positions."""
     shape = {"heads": HEADS, "layers": budget.depths[0], "positions": "none", **DECODER}
-    return Case(
+    return Entry(
         f"decoder-{budget.depths[0]}-without-positions", _recipe("reverse", shape, budget.deep_steps, budget.held_out)
     )
 
 
-def one_head(budget: Budget) -> Case:
+def one_head(budget: Budget) -> Entry:
     """The encoder–decoder with one head, as wide as all of them."""
     return translator("one-head", budget, {"heads": 1})
 
 
-def shallow(heads: int, seed: int, budget: Budget) -> Case:
+def shallow(heads: int, seed: int, budget: Budget) -> Entry:
     """One layer that sorts, with so many heads of the same width together."""
     case = translator(f"sort-1-layer-{heads}-heads-{seed}", budget, {"layers": 1, "heads": heads}, "sort")
     training = case.recipe.training.model_copy(update={"seed": seed})
-    return Case(case.name, case.recipe.model_copy(update={"training": training}))
+    return Entry(case.name, case.recipe.model_copy(update={"training": training}))
 
 
-def complete(budget: Budget) -> Case:
+def complete(budget: Budget) -> Entry:
     """The encoder–decoder with everything."""
     return translator("complete", budget)
 
 
-def unscaled(budget: Budget) -> Case:
+def unscaled(budget: Budget) -> Entry:
     """One head, whose scores are not divided by √d_k."""
     return translator("one-head-unscaled", budget, {"heads": 1, "similarity": "dot"})
 
 
-def unmasked(budget: Budget) -> Case:
+def unmasked(budget: Budget) -> Entry:
     """Every token of the decoder sees the next."""
     with unmasked_known():
         return translator("without-causal-mask", budget, {"name": NAME})

@@ -33,10 +33,10 @@ from regard.compare.ablation_cases import (
     unordered_decoder,
     unscaled,
 )
+from regard.compare.climb import Climb, Entry
 from regard.compare.permuted import Moved, moved
 from regard.compare.quality import attention_entropy, held_out_pairs, quality
 from regard.compare.score_spread import KEYS, spread
-from regard.compare.trainings import Case, Trainings
 from regard.errors import InputError, choose
 from regard.files import write_json, write_text
 from regard.models.unmasked import unmasked_known
@@ -78,8 +78,8 @@ class Ablation:
     """One part: what must be trained for it, and how the finding is made."""
 
     title: str
-    cases: Callable[[Budget], Sequence[Case]]
-    find: Callable[[Trainings, Budget], Finding]
+    cases: Callable[[Budget], Sequence[Entry]]
+    find: Callable[[Climb, Budget], Finding]
 
 
 def chosen(names: Sequence[str] | None) -> list[str]:
@@ -90,16 +90,16 @@ def chosen(names: Sequence[str] | None) -> list[str]:
     return [name for name in ABLATIONS if not names or name in names]
 
 
-def cases_of(names: Sequence[str], budget: Budget) -> list[Case]:
+def cases_of(names: Sequence[str], budget: Budget) -> list[Entry]:
     """All that these ablations train, each once, in the order it is needed."""
     cases = [case for name in names for case in ABLATIONS[name].cases(budget)]
     return list({case.name: case for case in cases}.values())
 
 
-def ablate(names: Sequence[str], trainings: Trainings, budget: Budget) -> list[Finding]:
+def ablate(names: Sequence[str], climb: Climb, budget: Budget) -> list[Finding]:
     """Find out, training what is not there yet."""
     with unmasked_known():
-        return [ABLATIONS[name].find(trainings, budget) for name in names]
+        return [ABLATIONS[name].find(climb, budget) for name in names]
 
 
 def write_findings(folder: Path, findings: Sequence[Finding], budget: Budget) -> list[Path]:
@@ -123,17 +123,17 @@ def _depths(budget: Budget) -> str:
     return f"{min(budget.depths)} to {max(budget.depths)}"
 
 
-def _exact(trainings: Trainings, case: Case) -> float:
+def _exact(climb: Climb, case: Entry) -> float:
     """The share of texts that are exactly right; none where the training diverged."""
-    found = trainings.ask(case, "quality", quality)
+    found = climb.ask(case, "quality", quality)
     return float(found["exact_match"]) if found else 0.0
 
 
-def _scale(trainings: Trainings, budget: Budget) -> Finding:
+def _scale(climb: Climb, budget: Budget) -> Finding:
     spreads = [spread(width) for width in budget.head_widths]
     pair = {True: one_head(budget), False: unscaled(budget)}
-    shares = {scaled: _exact(trainings, case) for scaled, case in pair.items()}
-    entropy = {scaled: trainings.ask(case, "entropy", attention_entropy) for scaled, case in pair.items()}
+    shares = {scaled: _exact(climb, case) for scaled, case in pair.items()}
+    entropy = {scaled: climb.ask(case, "entropy", attention_entropy) for scaled, case in pair.items()}
     widths = [float(one.head_width) for one in spreads]
     names = {"scaled_dot": "with ÷√d_k", "dot": "without ÷√d_k"}
     variance, saturation = say.on_variance(spreads), say.on_entropy(spreads)
@@ -171,14 +171,14 @@ def _scale(trainings: Trainings, budget: Budget) -> Finding:
     return Finding("scale", ABLATIONS["scale"].title, [variance, saturation, trained], rows, panels, numbers)
 
 
-def _head_cases(budget: Budget) -> dict[int, list[Case]]:
+def _head_cases(budget: Budget) -> dict[int, list[Entry]]:
     return {count: [shallow(count, seed, budget) for seed in budget.seeds] for count in budget.heads}
 
 
-def _heads(trainings: Trainings, budget: Budget) -> Finding:
-    found = {count: [_exact(trainings, case) for case in cases] for count, cases in _head_cases(budget).items()}
+def _heads(climb: Climb, budget: Budget) -> Finding:
+    found = {count: [_exact(climb, case) for case in cases] for count, cases in _head_cases(budget).items()}
     shares = {count: fmean(of_seeds) for count, of_seeds in found.items()}
-    deeper = {HEADS: _exact(trainings, complete(budget)), 1: _exact(trainings, one_head(budget))}
+    deeper = {HEADS: _exact(climb, complete(budget)), 1: _exact(climb, one_head(budget))}
     sentences = say.on_heads(WIDTH, len(budget.seeds), shares, deeper)
     bars = {f"{count} head{'s' * (count > 1)}": share for count, share in shares.items()}
     rows = [(f"{EXACT}, sort, one layer, {name}", _share(share)) for name, share in bars.items()]
@@ -190,16 +190,16 @@ def _heads(trainings: Trainings, budget: Budget) -> Finding:
     return Finding("heads", ABLATIONS["heads"].title, sentences, rows, [panel], numbers)
 
 
-def _depth(trainings: Trainings, budget: Budget) -> Finding:
+def _depth(climb: Climb, budget: Budget) -> Finding:
     shares = {
-        condition: {layers: _exact(trainings, deep(condition, layers, budget)) for layers in budget.depths}
+        condition: {layers: _exact(climb, deep(condition, layers, budget)) for layers in budget.depths}
         for condition in CONDITIONS
     }
     diverged = {
         f"{layers} layers {condition}": why
         for condition in CONDITIONS
         for layers in budget.depths
-        if (why := trainings.training(deep(condition, layers, budget))["diverged"])
+        if (why := climb.training(deep(condition, layers, budget))["diverged"])
     }
     sentences = say.on_depth(shares, COMPLETE, diverged)
     rows = [
@@ -220,7 +220,7 @@ def _depth(trainings: Trainings, budget: Budget) -> Finding:
     return Finding("depth", ABLATIONS["depth"].title, sentences, rows, [panel], numbers)
 
 
-def _position_cases(budget: Budget) -> dict[str, tuple[Case, Case]]:
+def _position_cases(budget: Budget) -> dict[str, tuple[Entry, Entry]]:
     """By task, with positions and without."""
     none = {"positions": "none"}
     return {
@@ -230,15 +230,15 @@ def _position_cases(budget: Budget) -> dict[str, tuple[Case, Case]]:
     }
 
 
-def _positions(trainings: Trainings, budget: Budget) -> Finding:
+def _positions(climb: Climb, budget: Budget) -> Finding:
     pairs = _position_cases(budget)
-    shares = {task: (_exact(trainings, one), _exact(trainings, other)) for task, (one, other) in pairs.items()}
+    shares = {task: (_exact(climb, one), _exact(climb, other)) for task, (one, other) in pairs.items()}
     asked = {
         "with positions": pairs["reverse"][0],
         "without positions": pairs["reverse"][1],
         "a causal decoder without positions": pairs["decoder, reverse"][1],
     }
-    answers = {name: trainings.ask(case, "permuted", _permuted) for name, case in asked.items()}
+    answers = {name: climb.ask(case, "permuted", _permuted) for name, case in asked.items()}
     permuted = {name: Moved(**answer) for name, answer in answers.items() if answer}
     sentences = [say.on_positions(shares)]
     if len(permuted) == len(asked):
@@ -265,9 +265,9 @@ def _permuted(model: Model) -> dict[str, Any]:
     return asdict(moved(model, held_out_pairs(model, PERMUTED)))
 
 
-def _mask(trainings: Trainings, budget: Budget) -> Finding:
+def _mask(climb: Climb, budget: Budget) -> Finding:
     cases = {"with the mask": complete(budget), "without it": unmasked(budget)}
-    found = {name: trainings.ask(case, "quality", quality) or _nothing() for name, case in cases.items()}
+    found = {name: climb.ask(case, "quality", quality) or _nothing() for name, case in cases.items()}
     sentence = say.on_mask(*found.values())
     words = {"forced": "the right ones given", "free": "by itself"}
     bars = {f"{name}, {words[how]}": shares[how] for name, shares in found.items() for how in words}

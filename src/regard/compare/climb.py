@@ -3,7 +3,8 @@
     OUT/NAME/                a run as `regard train` writes it, resumed exactly
     OUT/NAME/measured.json   the recipe it is of, what the training took, and every measurement
 
-Stopped anywhere, the same climb goes on where it was.
+Stopped anywhere, the same climb goes on where it was. Where a training that diverges is a result too, it is kept as a
+sentence, and what is asked of it has no answer.
 """
 
 import statistics
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from regard.api.loading import read_model
 from regard.api.model import Model
 from regard.api.training import train
-from regard.errors import FileError, InputError
+from regard.errors import FileError, InputError, NotFiniteError
 from regard.files import read_json, write_json
 from regard.layers.linear import parameter_count
 from regard.tasks.recipe import Recipe
@@ -39,22 +40,36 @@ class Entry:
 class ClimbListener(Listener, Protocol):
     """Who is told how a climb goes."""
 
-    def begin(self, name: str, number: int, of: int) -> None:
-        """The next entry."""
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """All that are trained and measured, one after another."""
+        ...
+
+    def begin(self, entry: Entry) -> None:
+        """Something of this entry is not there yet."""
         ...
 
     def measuring(self, what: str) -> None:
         """Something is being measured of it."""
         ...
 
+    def end(self, entry: Entry) -> None:
+        """Its training has ended."""
+        ...
+
 
 class SilentClimb(Silent):
     """A listener that says nothing."""
 
-    def begin(self, name: str, number: int, of: int) -> None:
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """Nothing."""
+
+    def begin(self, entry: Entry) -> None:
         """Nothing."""
 
     def measuring(self, what: str) -> None:
+        """Nothing."""
+
+    def end(self, entry: Entry) -> None:
         """Nothing."""
 
 
@@ -66,6 +81,8 @@ class Climb:
     entries: Sequence[Entry]
     listener: ClimbListener = field(default_factory=SilentClimb)
     interrupt: Interrupt = field(default_factory=Interrupt)
+    keep_diverged: bool = False
+    """Whether a training that diverges is a result, not an error."""
 
     def __post_init__(self) -> None:
         names = [entry.name for entry in self.entries]
@@ -75,19 +92,36 @@ class Climb:
 
     def run(self, measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
         """Of every entry: what its training took (`training`) and every measurement, by its name."""
-        return {
-            entry.name: self._measured(entry, number, measures) for number, entry in enumerate(self.entries, start=1)
-        }
+        self.listener.expect(self.entries)
+        return {entry.name: self.measured(entry, measures) for entry in self.entries}
 
-    def _measured(self, entry: Entry, number: int, measures: Mapping[str, Measure]) -> dict[str, Any]:
+    def missing(self) -> list[Entry]:
+        """The entries that are still to be trained."""
+        return [entry for entry in self.entries if "training" not in _kept(self.folder / entry.name, entry.recipe)]
+
+    def training(self, entry: Entry) -> dict[str, Any]:
+        """What the training of one took; `diverged` is the sentence of how it ended, if it did."""
+        found: dict[str, Any] = self.measured(entry, {})["training"]
+        return found
+
+    def ask(self, entry: Entry, what: str, measure: Measure) -> Any:
+        """One measurement of one; None where the training diverged."""
+        return self.measured(entry, {what: measure})[what]
+
+    def measured(self, entry: Entry, measures: Mapping[str, Measure]) -> dict[str, Any]:
+        """Of one entry, trained where it is not yet: what that took (`training`) and these measurements."""
         folder = self.folder / entry.name
-        self.listener.begin(entry.name, number, len(self.entries))
         kept = _kept(folder, entry.recipe)
+        if any(name not in kept for name in ("training", *measures)):
+            self.listener.begin(entry)
         if "training" not in kept:
             kept = {"recipe": entry.recipe.tables(), "training": self._trained(entry, folder)}
             write_json(folder / MEASURED, kept)
+            self.listener.end(entry)
             if self.interrupt.number is not None:  # in the last step, which no run sees
                 raise Stopped(kept["training"]["steps"], folder, self.interrupt.number)
+        if kept["training"].get("diverged"):
+            return {"training": kept["training"], **dict.fromkeys(measures)}
         missing = [name for name in measures if name not in kept]
         if missing:
             model = read_model(folder).to(entry.recipe.training.device)
@@ -102,6 +136,10 @@ class Climb:
         tally = Tally(self.listener, folder / "state" / "spent.json")
         try:
             model = train(entry.recipe, folder, resume=True, listener=tally, interrupt=self.interrupt)
+        except NotFiniteError as error:
+            if not self.keep_diverged:
+                raise
+            return {"steps": tally.steps, "diverged": error.problem, **tally.totals(tally.steps)}
         finally:
             tally.keep()
         lines = read_metrics(folder)
@@ -114,6 +152,7 @@ class Climb:
             "tokens_per_second": statistics.median(line["tokens_per_second"] for line in lines),
             **tally.totals(len(lines)),
             "device": str(model.device),
+            "diverged": None,
         }
 
 

@@ -3,12 +3,14 @@
 All of it goes to stderr.
 """
 
+from collections.abc import Sequence
 from time import monotonic
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from regard.compare.climb import Entry
 from regard.training.progress import Since, validation
 from regard.training.reports import Report
 
@@ -30,6 +32,7 @@ class ClimbBar:
         )
         self.whole = self.bar.add_task("all", total=None, state="")
         self.now = self.bar.add_task("", total=None, state="")
+        self.names: list[str] = []
         self.name, self.since = "", Since(0.0)
 
     def __enter__(self) -> "ClimbBar":
@@ -41,12 +44,21 @@ class ClimbBar:
     ) -> None:
         self.bar.stop()
 
-    def begin(self, name: str, number: int, of: int) -> None:
-        """The next entry."""
-        self.name = f"{name} ({number} of {of})"
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """All there are, those that are done already among them."""
+        self.names = [entry.name for entry in entries]
+        self.bar.update(self.whole, total=len(self.names))
+
+    def begin(self, entry: Entry) -> None:
+        """The next of them."""
+        done = self.names.index(entry.name)
+        self.name = f"{entry.name} ({done + 1} of {len(self.names)})"
         self.since = Since(monotonic())
-        self.bar.update(self.whole, completed=number - 1, total=of)
-        self.bar.reset(self.now, description=name, total=None, state="")
+        self.bar.update(self.whole, completed=done)
+        self.bar.reset(self.now, description=entry.name, total=None, state="")
+
+    def end(self, entry: Entry) -> None:
+        """Its measurements follow."""
 
     def measuring(self, what: str) -> None:
         """Something is being measured of it."""

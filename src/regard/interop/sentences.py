@@ -3,7 +3,7 @@
 modules.json                       what follows the encoder: Pooling, then Normalize or not; anything else is refused
 1_Pooling/config.json              which of the vectors it is: pooling_mode_mean_tokens and its like
 sentence_bert_config.json          max_seq_length, the tokens that are read of a text, and do_lower_case
-config_sentence_transformers.json  the prompt that is put before every text, where there is a default one
+config_sentence_transformers.json  prompts by name, and which of them is put before every text, if any
 """
 
 import os.path
@@ -30,17 +30,20 @@ def read_sentences(folder: Path, max_positions: int) -> dict[str, Any]:
         shown = f"max_seq_length = {str(longest)[:40]} and do_lower_case = {str(small)[:40]}"
         raise FileError(f"{folder / LIMITS} has {shown}", "give a number above 0, and true or false")
     limit = None if longest is None else min(longest, max_positions)
-    return read_pooling(folder) | {"max_seq_length": limit, "do_lower_case": small, "prefix": _prompt(folder)}
+    prompts, prefix = _prompts(folder)
+    read = {"max_seq_length": limit, "do_lower_case": small, "prefix": prefix, "prompts": prompts}
+    return read_pooling(folder) | read
 
 
-def _prompt(folder: Path) -> str:
-    """What is put before every text, where config_sentence_transformers.json has a default."""
+def _prompts(folder: Path) -> tuple[dict[str, str], str]:
+    """All prompts by name, and what is put before every text: the default one, or nothing."""
     said = read_json(folder / PROMPTS, "copy it again") if (folder / PROMPTS).is_file() else {}
-    name, prompts = said.get("default_prompt_name"), said.get("prompts")
-    prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
-    if name is not None and not isinstance(prompt, str):
+    name, prompts = said.get("default_prompt_name"), said.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise FileError(f"{folder / PROMPTS} has prompts {str(prompts)[:40]}", "give a text for every name")
+    if name is not None and name not in prompts:
         raise FileError(f"{folder / PROMPTS} has no prompt {str(name)[:40]!r}", "name one of its prompts, or none")
-    return prompt or ""
+    return prompts, prompts.get(name, "")
 
 
 def read_pooling(folder: Path) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def read_pooling(folder: Path) -> dict[str, Any]:
     if modules is None and not path.is_file():
         return {"pooling": "mean", "normalize": True}
     said = read_json(path, "copy it again")
-    if said.get("include_prompt") is False and _prompt(folder):
+    if said.get("include_prompt") is False and _prompts(folder)[1]:
         raise FileError(f"{path} leaves the prompt out of the vector, which is not known here", "use another model")
     modes = [key.removeprefix("pooling_mode_") for key, on in said.items() if key.startswith("pooling_mode_") and on]
     if "pooling_mode" in said:  # as newer versions write it
@@ -68,8 +71,11 @@ def write_sentences(folder: Path, width: int, task: SentenceEmbeddingTable) -> N
     if task.max_seq_length is not None or task.do_lower_case:
         limits = {"max_seq_length": task.max_seq_length, "do_lower_case": task.do_lower_case}
         write_json(folder / LIMITS, limits)
-    if task.prefix:
-        write_json(folder / PROMPTS, {"prompts": {"default": task.prefix}, "default_prompt_name": "default"})
+    if task.prefix or task.prompts:
+        name = next((name for name, prompt in task.prompts.items() if prompt == task.prefix != ""), "default")
+        default = {"default_prompt_name": name} if task.prefix else {}
+        prompts = {**task.prompts, **({name: task.prefix} if task.prefix else {})}
+        write_json(folder / PROMPTS, {"prompts": prompts, **default})
     modes = {f"pooling_mode_{hf}": task.pooling == name for name, hf in HF_NAMES.items()}
     write_json(folder / POOLING, {"word_embedding_dimension": width, **modes})
     paths = {"": "Transformer", os.path.dirname(POOLING): "Pooling"} | (

@@ -12,9 +12,9 @@ CORPUS_EXAMPLES = 1000
 
 
 def own_examples(task: Task[Any], recipe: Recipe, most: int | None = None) -> tuple[Sequence[Any], str]:
-    """The test data, or what was split off to validate on where there are none; and what to call them."""
+    """The test data, where there are none the validation data, given or split off; and what to call them."""
     table = recipe.given
-    split: Split = "valid" if table.test is None and table.divided else "test"
+    split: Split = "valid" if table.test is None and table.corpus is None else "test"
     found = held_out(task.open(recipe, [split]), split, most or (CORPUS_EXAMPLES if table.corpus else None))
-    files = (table.test if split == "test" else table.train) or ()
+    files = (table.test if split == "test" else table.valid or table.train) or ()
     return found, f"{table.corpus or ' and '.join([files] if isinstance(files, str) else files)} ({split})"

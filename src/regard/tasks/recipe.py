@@ -12,6 +12,7 @@ are refused with the nearest known, and keys without effect with what would give
 import json
 import math
 import os.path
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
@@ -40,6 +41,8 @@ class TokenizerTable(Config):
     sample: int = Field(20_000, ge=1, description="training examples it is learnt from")
 
 
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""A key of TOML that needs no quotes."""
 MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name"}
 """What a string in place of a table means."""
 UNIONS: dict[str, Callable[[Mapping[str, Any]], Config]] = {"task": read_task, "model": read_shape}
@@ -171,8 +174,12 @@ def as_toml(tables: Mapping[str, Any]) -> str:
 
 
 def _entries(values: dict[str, Any]) -> list[str]:
-    """`key = value` lines."""
-    return [f"{key} = {toml_value(value)}" for key, value in values.items() if value is not None]
+    """`key = value` lines; a key of other signs than a name's is in quotes."""
+    return [
+        f"{key if BARE.fullmatch(key) else toml_value(key)} = {toml_value(value)}"
+        for key, value in values.items()
+        if value is not None
+    ]
 
 
 def toml_value(value: Any) -> str:

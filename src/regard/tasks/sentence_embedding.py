@@ -36,6 +36,9 @@ class SentenceEmbeddingTable(TaskTable):
 
     name: Literal["sentence_embedding"] = Field("sentence_embedding", description="vectors of texts, of loaded models")
     prefix: str = Field("", description="put before every text")
+    prompts: dict[str, str] = Field(
+        default_factory=dict, description="other texts to put before one, by name; kept for sentence-transformers"
+    )
     pooling: Literal["mean", "first", "max"] = Field(
         "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"
     )

@@ -11,10 +11,8 @@ the rule `engine`.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Engine
@@ -99,10 +97,7 @@ def _compiled(name: str, entry: str, work: Callable[[Any], Any]) -> Any:
         return work(module)
     except MemoryError:
         raise
-    except Exception:  # what was kept of it is broken, as after a full disk: the next one compiles it again
-        with suppress(OSError):
-            for index in Path(getattr(module, entry).stats.cache_path).glob(f"{name}.*.nbi"):
-                index.unlink()
+    except Exception:  # this Numba cannot compile it
         return None
 
 

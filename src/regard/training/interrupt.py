@@ -1,6 +1,7 @@
 """Stopping a run without losing anything: the step is finished, its state saved, and only then it stops.
 
-A run looks at its `Interrupt` after every step; any thread may ask. Only the command line listens to signals.
+A run looks at its `Interrupt` after every step; any thread may ask. The command line listens to signals (`listening`),
+and `regard.train` to Ctrl-C where nobody else does (`at_keyboard`).
 """
 
 import os
@@ -82,3 +83,30 @@ def listening() -> Iterator[Interrupt]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def at_keyboard() -> Iterator[Interrupt | None]:
+    """Ctrl-C in a program of somebody's: the first asks and is a `KeyboardInterrupt` when all is saved, a second at once.
+
+    None outside the main thread, and where the program listens to Ctrl-C itself.
+    """
+    usual = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield None
+        return
+    interrupt = Interrupt()
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if not interrupt.heeded or interrupt.number is not None:
+            raise KeyboardInterrupt
+        interrupt.ask(number)
+        os.write(2, PATIENCE.encode())
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield interrupt
+    except Stopped as stopped:
+        raise KeyboardInterrupt(f"{stopped}; `resume=True` goes on from it") from None
+    finally:
+        signal.signal(signal.SIGINT, usual)
