@@ -87,7 +87,7 @@ def listening() -> Iterator[Interrupt]:
 
 @contextmanager
 def at_keyboard() -> Iterator[Interrupt | None]:
-    """Ctrl-C in a program of somebody's: the first asks and is a `KeyboardInterrupt` when all is saved, a second at once.
+    """Ctrl-C in anybody's program: the first asks, and is a `KeyboardInterrupt` when all is saved; a second at once.
 
     None outside the main thread, and where the program listens to Ctrl-C itself.
     """
