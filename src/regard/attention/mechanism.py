@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -22,7 +22,7 @@ from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.mask import Mask, Padding
 from regard.attention.mask_parts import MaskParts, split
-from regard.attention.rotary import Rotate
+from regard.attention.rotary import Rotary, Rotate, Rotation
 from regard.attention.slot import Slot
 from regard.axes import Hidden, Weights
 from regard.config import Config, refuse_foreign_keys
@@ -40,6 +40,8 @@ class LayerContext:
     memory_mask: Mask | None = None
     past: int = 0
     """Columns that were read before the new tokens."""
+    places: Int[Tensor, "#batch tokens"] | None = None
+    """Where the new tokens stand in their texts: what positions are counted by."""
     behind: Padding | None = None
     """Padding that stands behind the text of tokens that look back: the mask need not hide it."""
 
@@ -47,6 +49,13 @@ class LayerContext:
     def cross(self) -> "LayerContext":
         """What attention to the memory is told."""
         return LayerContext(self.memory_mask)
+
+    def rotation(self, rotary: Rotary) -> Rotate:
+        """The turn of the new tokens by another rotary than the network's."""
+        if self.places is None:
+            raise InputError("nothing says where the tokens stand that are to be turned", "give `places`")
+        rotation: Rotation = rotary(self.places)
+        return rotation
 
     def parts(self) -> MaskParts:
         """The mask taken apart, the padding behind the text included."""
