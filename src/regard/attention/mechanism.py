@@ -27,6 +27,7 @@ from regard.attention.slot import Slot
 from regard.axes import Hidden, Weights
 from regard.config import Config, refuse_foreign_keys
 from regard.errors import ConfigError, InputError, choose
+from regard.plugins import load_plugins
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +206,13 @@ def read_mechanism(value: Any) -> MechanismShape:
         value = {"name": value}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{value!r} names no attention", f"give a name, or a table with one: {', '.join(MECHANISMS)}")
+    load_plugins()
     name = value.get("name", "exact")
     if name not in MECHANISMS:
-        raise ConfigError(f"attention {name!r} is unknown", choose(str(name), MECHANISMS))
+        raise ConfigError(
+            f"attention {name!r} is unknown",
+            f"{choose(str(name), MECHANISMS)}; one of your own comes by `--plugin FILE.py`, or is registered first",
+        )
     refuse_foreign_keys(value, name, MECHANISMS)
     return MECHANISMS[name].model_validate(dict(value))
 

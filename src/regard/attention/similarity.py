@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from regard.axes import ComparedKey, ComparedQuery, Key, Query, Scores
 from regard.errors import ConfigError, choose
 from regard.layers.linear import Linear
+from regard.plugins import load_plugins
 
 
 class Similarity(nn.Module, ABC):
@@ -232,6 +233,7 @@ def register_similarity(name: str, factory: Callable[[int], Similarity]) -> None
 
 def check_similarity(name: str) -> None:
     """Refuse a name that is none."""
+    load_plugins()
     if name not in SIMILARITIES:
         raise ConfigError(f"similarity {name!r} is unknown", choose(name, SIMILARITIES))
 
