@@ -27,7 +27,6 @@ PUBLIC = [
     "Dot",
     "FileError",
     "Filter",
-    "Function",
     "General",
     "Global",
     "Greedy",
@@ -38,6 +37,7 @@ PUBLIC = [
     "LayerContext",
     "Loss",
     "Mask",
+    "MaskFunction",
     "Mechanism",
     "MechanismShape",
     "Model",
@@ -127,7 +127,7 @@ def test_the_version_is_the_projects():
     assert regard.__version__ == project["version"]
 
 
-def test_every_error_of_ours_is_a_regard_error_and_reads_as_problem_and_remedy():
+def test_every_error_is_a_regard_error_and_reads_as_problem_and_remedy():
     for kind, built_in in (
         (regard.InputError, ValueError),
         (regard.FileError, OSError),

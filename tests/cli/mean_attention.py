@@ -29,7 +29,7 @@ class MeanShape(regard.MechanismShape):
     name: Literal["mean"] = "mean"
     gain: float = 1.0
 
-    abilities = regard.Abilities(causal=True, both_directions=False)
+    abilities = regard.Abilities(causal=True, bidirectional=False)
     samples = ({}, {"gain": 0.5})
 
     def make(self, slot):

@@ -74,7 +74,7 @@ class Abilities:
     """It computes the softmax over every key that its mask allows."""
     causal: bool = False
     """A token sees what came before it alone, and decoding goes on from a state."""
-    both_directions: bool = True
+    bidirectional: bool = True
     """Every token sees every other."""
     cross: bool = False
     """It attends to a memory."""
@@ -96,7 +96,7 @@ class Abilities:
     @property
     def words(self) -> str:
         """What it attends as."""
-        kinds = {"causal": self.causal, "bidirectional": self.both_directions, "cross": self.cross}
+        kinds = {"causal": self.causal, "bidirectional": self.bidirectional, "cross": self.cross}
         return ", ".join(name for name, can in kinds.items() if can)
 
 
@@ -149,7 +149,7 @@ class MechanismShape(Config, ABC):
             (slot.cross and not able.cross, "attention to a memory"),
             (not slot.cross and slot.causal and not able.causal, "causal attention, which a decoder needs"),
             (
-                not slot.cross and not slot.causal and not able.both_directions,
+                not slot.cross and not slot.causal and not able.bidirectional,
                 "attention in both directions, which an encoder needs",
             ),
             (slot.rotary and not able.rotary, "positions that turn queries and keys (model.positions=rotary)"),
@@ -231,7 +231,7 @@ def others(what: str, shape: MechanismShape, slot: Slot) -> str:
 def _fits(shape: type[MechanismShape], slot: Slot) -> bool:
     """Whether a mechanism, left to its defaults, could be in this slot; asked without asking it for another remedy."""
     able = shape.abilities
-    kind = able.cross if slot.cross else able.causal if slot.causal else able.both_directions
+    kind = able.cross if slot.cross else able.causal if slot.causal else able.bidirectional
     positions = (able.rotary or not slot.rotary) and (able.score_bias or not slot.score_bias)
     alike = able.similarities or slot.similarity == "scaled_dot"
     heads = able.shared_heads or slot.key_value_heads == slot.heads

@@ -14,7 +14,7 @@ from regard.attention.cache import KeyValues
 from regard.attention.core import attend
 from regard.attention.decode_step import attend_one, suits_one_query
 from regard.attention.mask import Mask
-from regard.attention.mask_algebra import MaskFunction, as_mask
+from regard.attention.mask_algebra import MaskMod, as_mask
 from regard.attention.projections import PLAIN, ProjectionOptions, Projections
 from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, require_similarity, similarity_module
@@ -101,7 +101,7 @@ class MultiHeadAttention(HeadAttention):
         inputs: Hidden,
         memory: Float[Tensor, "batch keys width"] | KeyValues | None = None,
         *,
-        mask: Mask | MaskFunction | None = None,
+        mask: Mask | MaskMod | None = None,
         bias: Bias | Tensor | None = None,
         rotate: Rotate | None = None,
     ) -> Hidden:

@@ -106,7 +106,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], said: dict[str, str] | 
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a truncated or foreign one is named."""
+    """The tensors of a safetensors file; a truncated one, or one of another kind, is named."""
     if not path.is_file():
         raise FileError(f"{path} does not exist", "the folder is not complete; train again or copy it again")
     try:

@@ -62,10 +62,10 @@ class Transformer(Network):
         self.embedding_norm = norm(config.norm, config.width, config.epsilon) if config.embedding_norm else None
         self.dropout = Dropout(config.dropout)
         if config.architecture != "decoder":
-            self.encoder_positions = Positions(config, both_directions=True)
+            self.encoder_positions = Positions(config, bidirectional=True)
             self.encoder = Encoder(config, config.encoder_layers or config.layers)
         if config.architecture != "encoder":
-            self.decoder_positions = Positions(config, both_directions=False)
+            self.decoder_positions = Positions(config, bidirectional=False)
             self.decoder = Decoder(config, config.layers, cross=cross)
         self.pooler = Pooler(config.width) if config.pooled or config.head == "labels" else None
         self.output: nn.Module | None = None
@@ -73,7 +73,7 @@ class Transformer(Network):
             self.output = TokenOutput(config)
         elif config.head != "none":
             self.output = Linear(config.width, len(config.labels) if config.head == "labels" else 2)
-        self.ngrams = NgramLogits(config.ngrams, len(config.labels)) if config.ngrams else None
+        self.ngrams = NgramLogits(config.ngram_buckets, len(config.labels)) if config.ngram_buckets else None
         init_weights(self, config)
 
     @property
