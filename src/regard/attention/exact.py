@@ -12,7 +12,14 @@ from torch import Tensor
 from regard.attention.cache import AttentionState, KeyValues
 from regard.attention.core import weights
 from regard.attention.mask import Mask, Window
-from regard.attention.mechanism import Abilities, LayerContext, Mechanism, MechanismShape, register_mechanism
+from regard.attention.mechanism import (
+    Abilities,
+    AttentionCosts,
+    LayerContext,
+    Mechanism,
+    MechanismShape,
+    register_mechanism,
+)
 from regard.attention.multihead import HeadAttention, slot_similarity
 from regard.attention.projections import Projection, ProjectionOptions
 from regard.attention.rotary import Rotary, RotaryConfig, Rotate
@@ -77,6 +84,18 @@ class ExactShape(MechanismShape):
                 )
         if self.rotary is not None and not self.turned:
             raise ConfigError(f"{self.rotary!r} has no effect on heads that are not turned", "leave rotary out")
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
+        value_width = self.value_width or slot.head_width
+        both = slot.head_width + value_width
+        seen = min(self.window or tokens, tokens)
+        before = ((seen - 1) * seen / 2 + (tokens - seen) * (seen - 1)) / tokens  # keys before a token, on average
+        keys = tokens if slot.cross else 1 + (before if slot.causal else 2 * before)
+        cached = slot.key_value_heads * both
+        normed = {"none": 0, "layer": 2, "rms": 3}[self.query_key_norm] * slot.head_width
+        kept = slot.heads * both + cached + normed * (slot.heads + slot.key_value_heads)
+        known = self.softcap is None and value_width == slot.head_width  # else the kernel keeps the weights as well
+        return AttentionCosts(2 * slot.heads * both * keys, cached, kept if known else None)
 
     def make(self, slot: Slot) -> "ExactAttention":
         return ExactAttention(slot, self)

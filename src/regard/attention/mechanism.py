@@ -12,7 +12,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float, Int
 from pydantic import Field
@@ -133,6 +133,17 @@ class Mechanism(nn.Module, ABC):
         """
 
 
+class AttentionCosts(NamedTuple):
+    """What one layer's attention takes for a token, beyond its projections."""
+
+    work: float
+    """Operations."""
+    cached: int
+    """Numbers kept of it to decode on."""
+    kept: int | None
+    """Numbers kept of it for the backward pass, where that is known."""
+
+
 class MechanismShape(Config, ABC):
     """What a recipe says of a mechanism. Derive from it, give `name` a default, say what it can, and `make` it."""
 
@@ -174,6 +185,10 @@ class MechanismShape(Config, ABC):
         """The mechanism for this slot, its weights drawn; refused where it cannot be."""
         self.check(slot)
         return self.make(slot)
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts | None:
+        """What it takes for a token of a text of so many, for `regard size`; None where nothing is said."""
+        return None
 
     @abstractmethod
     def make(self, slot: Slot) -> Mechanism:
