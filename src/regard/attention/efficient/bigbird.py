@@ -10,20 +10,29 @@
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.attention.bias import Bias
-from regard.attention.efficient.block_sparse import attend_sparse
+from regard.attention.cache import AttentionState
+from regard.attention.core import weights
+from regard.attention.efficient.block_sparse import AttendSparse, attend_sparse
 from regard.attention.mask import Padding
 from regard.attention.mask_algebra import Bounds, Grid, Mask, Shape, Table, Tiles
-from regard.axes import Attended, Key, Query, Value
-from regard.errors import InputError
+from regard.attention.mechanism import Abilities, LayerContext, Mechanism, MechanismShape, register_mechanism
+from regard.attention.multihead import HeadAttention
+from regard.attention.slot import Slot
+from regard.axes import Attended, Hidden, Key, Query, Value, Weights
+from regard.errors import ConfigError, InputError
 
 NONE = -(2**31)
 """In a table of draws: nothing left to draw."""
+LAYERS = 10_000
+"""Seeds stand so far apart that the layers of one are not those of the next."""
 
 
 @dataclass(frozen=True)
@@ -184,3 +193,52 @@ def _hash(values: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     for _ in range(2):
         values = ((values >> 16) ^ values) * 0x45D9F3B & 0xFFFFFFFF
     return (values >> 16) ^ values
+
+
+class BigBirdShape(MechanismShape):
+    """Neighbours, random and global blocks (Zaheer et al. 2020): an encoder's."""
+
+    name: Literal["bigbird"] = Field("bigbird", description="how a layer attends")
+    block: int = Field(64, ge=1, description="tokens of a block")
+    window: int = Field(3, ge=1, description="blocks that one sees around it, itself included: an odd number")
+    first: int = Field(1, ge=0, description="first blocks of a text that see all and are seen by all")
+    random: int = Field(3, ge=0, description="blocks drawn for each")
+    seed: int = Field(0, ge=0, le=2**31, description="of the draws; every layer draws its own")
+
+    abilities = Abilities(masks=True, score_bias=True, dropout=True)
+
+    @model_validator(mode="after")
+    def _window_has_a_middle(self) -> "BigBirdShape":
+        if self.window % 2 == 0:
+            raise ConfigError(f"a window of {self.window} blocks has no middle", "use an odd number, such as 3")
+        return self
+
+    def make(self, slot: Slot) -> "BigBird":
+        return BigBird(slot, self)
+
+
+class BigBird(HeadAttention, Mechanism):
+    """The projections and the pattern, with draws of the layer's own."""
+
+    def __init__(self, slot: Slot, shape: BigBirdShape) -> None:
+        super().__init__(slot)
+        self.attend = AttendSparse(self.attend.similarity, slot.dropout, slot.site)
+        layer = 0 if slot.site is None else slot.site.index
+        self.pattern = Pattern(shape.block, shape.window, shape.first, shape.random, shape.seed * LAYERS + layer)
+
+    def forward(self, inputs: Hidden, state: AttentionState | None, context: LayerContext) -> tuple[Hidden, None]:
+        query, own = self.queries(inputs, context.rotate), self.keys_values(inputs, context.rotate)
+        return self.read(query, own, mask=self._mask(inputs, context), bias=context.bias), None
+
+    def _mask(self, inputs: Hidden, context: LayerContext) -> Mask:
+        blocks = Blocks.of(self.pattern, inputs.shape[1], inputs.device, context.parts().padding)
+        return blocks if context.mask is None else blocks & context.mask
+
+    def dense_map(
+        self, inputs: Hidden, context: LayerContext, memory: Float[Tensor, "batch keys width"] | None = None
+    ) -> Weights:
+        query, key = self.queries(inputs, context.rotate), self.keys_values(inputs, context.rotate).keys
+        return weights(query, key, mask=self._mask(inputs, context), bias=context.bias)
+
+
+register_mechanism(BigBirdShape)

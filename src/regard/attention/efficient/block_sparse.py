@@ -11,12 +11,14 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from regard.attention.bias import Bias
+from regard.attention.cache import KeyValues
 from regard.attention.core import attend
 from regard.attention.flex import Flex
 from regard.attention.gathered import SHORTEST, Gathered
 from regard.attention.kernels import Call, Kernel
 from regard.attention.mask import Mask
 from regard.attention.mask_algebra import Bounds, Grid, Shape, Table, Tiles
+from regard.attention.multihead import Attend
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
@@ -78,6 +80,20 @@ def _sparse(call: Call) -> tuple[Kernel, ...]:
     if max(call.shape[2:]) < SHORTEST:
         return ()
     return (Gathered(),) if call.device.type == "cpu" else (Flex(), Gathered())
+
+
+class AttendSparse(Attend):
+    """`attend_sparse` as a module, so that a hook on it sees exactly what attention was given."""
+
+    def forward(
+        self, query: Query, memory: KeyValues, mask: Mask | None = None, bias: Bias | Tensor | None = None
+    ) -> Attended:
+        if mask is None or isinstance(bias, Tensor):
+            return super().forward(query, memory, mask, bias)
+        dropout = self.dropout if self.training else 0.0
+        return attend_sparse(
+            query, memory.keys, memory.values, mask=mask, bias=bias, similarity=self.similarity, dropout=dropout
+        )
 
 
 def keys_of(length: int, keys: Tensor) -> Bool[Tensor, "#batch keys"]:
