@@ -110,6 +110,9 @@ class Mechanism(nn.Module, ABC):
     at every call: a loaded model is built without memory first.
     """
 
+    slot: Slot
+    """What it was built for; `Projections` keeps it."""
+
     def start(self, memory: Hidden | None = None) -> AttentionState | None:
         """The state before any token; of cross-attention what is computed of the memory once."""
         if memory is not None:
@@ -138,6 +141,8 @@ class MechanismShape(Config, ABC):
     name: str = Field(description="how a layer attends")
 
     abilities: ClassVar[Abilities]
+    samples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Options that the laws are measured with: such that a text of a few tokens is several of its blocks or windows."""
 
     def check(self, slot: Slot) -> None:
         """Raise ConfigError if it cannot be in this slot: by its abilities; a mechanism adds what it needs of sizes."""

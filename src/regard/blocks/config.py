@@ -101,6 +101,11 @@ class BlockConfig(Config):
         listed = self.mechanisms(site.stack)
         return listed[site.index % len(listed)]
 
+    @property
+    def attending(self) -> tuple[MechanismShape, ...]:
+        """Every mechanism that it names."""
+        return (*self.mechanisms("encoder"), *self.mechanisms("decoder"), self.cross_attention)
+
     def slot(self, site: Site) -> Slot:
         """What the attention there has to be."""
         cross = site.kind == "cross"
