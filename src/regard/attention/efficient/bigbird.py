@@ -206,6 +206,7 @@ class BigBirdShape(MechanismShape):
     seed: int = Field(0, ge=0, le=2**31, description="of the draws; every layer draws its own")
 
     abilities = Abilities(masks=True, score_bias=True, dropout=True)
+    samples = ({"block": 2, "random": 1}, {"block": 1, "window": 1, "random": 2}, {"block": 3, "first": 0})
 
     @model_validator(mode="after")
     def _window_has_a_middle(self) -> "BigBirdShape":

@@ -33,7 +33,7 @@ from regard.attention.mechanism import Abilities, LayerContext, Mechanism, Mecha
 from regard.attention.projections import Projections
 from regard.attention.rotary import Rotate
 from regard.attention.slot import Slot
-from regard.axes import Attended, Hidden, Query, RowIds, Weights
+from regard.axes import Hidden, Key, Query, RowIds, Weights
 from regard.errors import ConfigError, InputError
 from regard.layers.linear import Linear
 
@@ -54,6 +54,12 @@ class LongformerShape(MechanismShape):
     )
 
     abilities = Abilities(causal=True, documents=True, masks=True, score_bias=True, dropout=True)
+
+    samples = (
+        {"window": 1, "global_tokens": 2},
+        {"window": 1, "dilation": 2, "global_tokens": 0},
+        {"window": 2, "global_projections": False},
+    )
 
     def check(self, slot: Slot) -> None:
         super().check(slot)
@@ -240,7 +246,7 @@ class Longformer(Projections, Mechanism):
         )
         return put_rows(maps, chosen.positions, weights(asking, theirs.keys, mask=mask, bias=bias))
 
-    def _near_map(self, query: Query, key: Attended, masks: tuple[Mask, ...], context: LayerContext) -> Weights:
+    def _near_map(self, query: Query, key: Key, masks: tuple[Mask, ...], context: LayerContext) -> Weights:
         """The weights of the local patterns, head by head where they differ."""
         if len(set(masks)) == 1:
             return weights(query, key, mask=masks[0], bias=context.bias)

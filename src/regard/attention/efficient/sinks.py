@@ -71,6 +71,8 @@ class SinksShape(MechanismShape):
         causal=True, both_directions=False, documents=True, masks=True, score_bias=True, dropout=True
     )
 
+    samples = ({"window": 2, "sinks": 1}, {"window": 3, "sinks": 2}, {"window": 1, "sinks": 0})
+
     def make(self, slot: Slot) -> "Sinks":
         return Sinks(slot, self)
 
