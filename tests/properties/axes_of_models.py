@@ -140,7 +140,8 @@ def config(axes: Axes, choice: Choice) -> NetworkConfig:
 
 
 def whole_product() -> Iterator[tuple[Axes, Choice]]:
-    """All of them, mechanisms in every place they can be; of Transformers all combinations of all axes but the last, key/value heads, which alternates."""
+    """All of them, mechanisms in every place they can be; of Transformers all combinations of all axes but the last,
+    key/value heads, which alternates."""
     *six, shared = TRANSFORMER.values()
     yield from ((TRANSFORMER, (*choice, shared[index % len(shared)])) for index, choice in enumerate(product(*six)))
     for axes in (ATTENTIONAL, FIXED):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -22,11 +22,12 @@ from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.mask import Mask, Padding
 from regard.attention.mask_parts import MaskParts, split
-from regard.attention.rotary import Rotate
+from regard.attention.rotary import Rotary, Rotate, Rotation
 from regard.attention.slot import Slot
 from regard.axes import Hidden, Ids, Weights
 from regard.config import Config, refuse_foreign_keys
 from regard.errors import ConfigError, InputError, choose
+from regard.plugins import load_plugins
 
 Made = TypeVar("Made")
 
@@ -42,6 +43,8 @@ class LayerContext:
     memory_mask: Mask | None = None
     past: int = 0
     """Columns that were read before the new tokens."""
+    places: Int[Tensor, "#batch tokens"] | None = None
+    """Where the new tokens stand in their texts: what positions are counted by."""
     behind: Padding | None = None
     """Padding that stands behind the text of tokens that look back: the mask need not hide it."""
     ids: Ids | None = None
@@ -60,6 +63,13 @@ class LayerContext:
         """What attention to the memory is told."""
         return LayerContext(self.memory_mask)
 
+    def rotation(self, rotary: Rotary) -> Rotate:
+        """The turn of the new tokens by another rotary than the network's."""
+        if self.places is None:
+            raise InputError("nothing says where the tokens stand that are to be turned", "give `places`")
+        rotation: Rotation = rotary(self.places)
+        return rotation
+
     def parts(self) -> MaskParts:
         """The mask taken apart, the padding behind the text included."""
         parts = split(self.mask)
@@ -76,7 +86,7 @@ class Abilities:
     """It computes the softmax over every key that its mask allows."""
     causal: bool = False
     """A token sees what came before it alone, and decoding goes on from a state."""
-    both_directions: bool = True
+    bidirectional: bool = True
     """Every token sees every other."""
     cross: bool = False
     """It attends to a memory."""
@@ -98,7 +108,7 @@ class Abilities:
     @property
     def words(self) -> str:
         """What it attends as."""
-        kinds = {"causal": self.causal, "bidirectional": self.both_directions, "cross": self.cross}
+        kinds = {"causal": self.causal, "bidirectional": self.bidirectional, "cross": self.cross}
         return ", ".join(name for name, can in kinds.items() if can)
 
 
@@ -151,7 +161,7 @@ class MechanismShape(Config, ABC):
             (slot.cross and not able.cross, "attention to a memory"),
             (not slot.cross and slot.causal and not able.causal, "causal attention, which a decoder needs"),
             (
-                not slot.cross and not slot.causal and not able.both_directions,
+                not slot.cross and not slot.causal and not able.bidirectional,
                 "attention in both directions, which an encoder needs",
             ),
             (slot.rotary and not able.rotary, "positions that turn queries and keys (model.positions=rotary)"),
@@ -208,9 +218,13 @@ def read_mechanism(value: Any) -> MechanismShape:
         value = {"name": value}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{value!r} names no attention", f"give a name, or a table with one: {', '.join(MECHANISMS)}")
+    load_plugins()
     name = value.get("name", "exact")
     if name not in MECHANISMS:
-        raise ConfigError(f"attention {name!r} is unknown", choose(str(name), MECHANISMS))
+        raise ConfigError(
+            f"attention {name!r} is unknown",
+            f"{choose(str(name), MECHANISMS)}; one of your own comes by `--plugin FILE.py`, or is registered first",
+        )
     refuse_foreign_keys(value, name, MECHANISMS)
     return MECHANISMS[name].model_validate(dict(value))
 
@@ -229,7 +243,7 @@ def others(what: str, shape: MechanismShape, slot: Slot) -> str:
 def _fits(shape: type[MechanismShape], slot: Slot) -> bool:
     """Whether a mechanism, left to its defaults, could be in this slot; asked without asking it for another remedy."""
     able = shape.abilities
-    kind = able.cross if slot.cross else able.causal if slot.causal else able.both_directions
+    kind = able.cross if slot.cross else able.causal if slot.causal else able.bidirectional
     positions = (able.rotary or not slot.rotary) and (able.score_bias or not slot.score_bias)
     alike = able.similarities or slot.similarity == "scaled_dot"
     heads = able.shared_heads or slot.key_value_heads == slot.heads

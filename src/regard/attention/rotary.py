@@ -29,13 +29,18 @@ class RotaryConfig(Config):
     base: float = Field(10_000.0, gt=1, description="pair i turns by base^(−2i/width) at every position")
     scaling: Literal["none", "linear", "llama3"] = Field("none", description="which pairs are slowed down")
     factor: float = Field(1.0, ge=1, description="how many times")
-    low: float = Field(1.0, gt=0, description="llama3: pairs below this many turns in `original` are slowed down")
-    high: float = Field(4.0, gt=0, description="llama3: pairs above this many turns are left alone")
-    original: int = Field(8192, ge=1, description="llama3: the length of the texts it was trained on")
+    low_frequency_factor: float = Field(
+        1.0, gt=0, description="llama3: pairs below this many turns in `original_max_positions` are slowed down"
+    )
+    high_frequency_factor: float = Field(4.0, gt=0, description="llama3: pairs above this many turns are left alone")
+    original_max_positions: int = Field(8192, ge=1, description="llama3: the length of the texts it was trained on")
 
     @model_validator(mode="after")
     def _keys_have_a_meaning(self) -> "RotaryConfig":
-        read = {"factor": ("linear", "llama3"), **dict.fromkeys(("low", "high", "original"), ("llama3",))}
+        read = {
+            "factor": ("linear", "llama3"),
+            **dict.fromkeys(("low_frequency_factor", "high_frequency_factor", "original_max_positions"), ("llama3",)),
+        }
         for key, schemes in read.items():
             if self.scaling not in schemes and getattr(self, key) != type(self).model_fields[key].default:
                 raise ConfigError(
@@ -52,8 +57,10 @@ class RotaryConfig(Config):
             return plain
         if self.scaling == "linear":
             return plain / self.factor
-        turns = self.original * plain / (2 * math.pi)
-        kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        turns = self.original_max_positions * plain / (2 * math.pi)
+        kept = ((turns - self.low_frequency_factor) / (self.high_frequency_factor - self.low_frequency_factor)).clamp(
+            0, 1
+        )
         return plain * (kept + (1 - kept) / self.factor)
 
 

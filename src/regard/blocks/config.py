@@ -121,6 +121,7 @@ class BlockConfig(Config):
             cross=cross,
             rotary=self.rotates and not cross,
             score_bias=self.adds_to_scores and not cross,
+            epsilon=self.epsilon,
             max_tokens=self.most_tokens,
             site=site,
         )

@@ -251,7 +251,6 @@ class MechanismTrace(SequenceTrace):
     sequence: int = 0
     """Its place in the batch, and so its row of the memory."""
 
-    @torch.no_grad()
     def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
         """These rows of the mechanism's map, all if None."""
         whole, places = self._map(), self.places()
@@ -259,11 +258,11 @@ class MechanismTrace(SequenceTrace):
             return whole
         return whole[:, [places.index(_pick(places, row)) for row in rows]]
 
-    @torch.no_grad()
     def tiles(self) -> Iterator[Float[Tensor, "heads some keys"]]:
         """All rows: they come together."""
         yield self._map()
 
+    @torch.no_grad()
     def _map(self) -> Float[Tensor, "heads rows keys"]:
         """Of the text alone, all its calls joined and its padding left out."""
         calls = [call for call in self.calls if isinstance(call, MechanismRecord)]

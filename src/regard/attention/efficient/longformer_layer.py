@@ -216,8 +216,8 @@ class Longformer(Projections, Mechanism):
         """The keys and values that global tokens read."""
         if not self.shape.global_projections:
             return own
-        key, value = self.global_key(inputs), self.global_value(inputs)
-        return KeyValues(self._split(key, self.key_value_heads, rotate), self._split(value, self.key_value_heads))
+        key, value = (self._split(one(inputs), self.key_value_heads) for one in (self.global_key, self.global_value))
+        return KeyValues(rotate(key) if rotate else key, value)
 
     def _asking(
         self, inputs: Hidden, query: Query, positions: Int[Tensor, "#batch globals"], rotate: Rotate | None
@@ -227,8 +227,8 @@ class Longformer(Projections, Mechanism):
         if self.shape.global_projections and rotate is None:  # of these tokens alone
             few = inputs.gather(1, at[:, :, None].expand(-1, -1, inputs.shape[2]))
             return self._split(self.global_query(few), self.heads)
-        if self.shape.global_projections:
-            query = self._split(self.global_query(inputs), self.heads, rotate)
+        if self.shape.global_projections and rotate is not None:
+            query = rotate(self._split(self.global_query(inputs), self.heads))
         return query.gather(2, at[:, None, :, None].expand(-1, self.heads, -1, query.shape[3]))
 
     def dense_map(

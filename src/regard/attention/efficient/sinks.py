@@ -68,7 +68,7 @@ class SinksShape(MechanismShape):
     sinks: int = Field(4, ge=0, description="first tokens that all see")
 
     abilities = Abilities(
-        causal=True, both_directions=False, documents=True, masks=True, score_bias=True, dropout=True
+        causal=True, bidirectional=False, documents=True, masks=True, score_bias=True, dropout=True
     )
 
     samples = ({"window": 2, "sinks": 1}, {"window": 3, "sinks": 2}, {"window": 1, "sinks": 0})
