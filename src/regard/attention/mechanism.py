@@ -10,9 +10,9 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from jaxtyping import Float, Int
 from pydantic import Field
@@ -24,10 +24,12 @@ from regard.attention.mask import Mask, Padding
 from regard.attention.mask_parts import MaskParts, split
 from regard.attention.rotary import Rotary, Rotate, Rotation
 from regard.attention.slot import Slot
-from regard.axes import Hidden, Weights
+from regard.axes import Hidden, Ids, Weights
 from regard.config import Config, refuse_foreign_keys
 from regard.errors import ConfigError, InputError, choose
 from regard.plugins import load_plugins
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,16 @@ class LayerContext:
     """Where the new tokens stand in their texts: what positions are counted by."""
     behind: Padding | None = None
     """Padding that stands behind the text of tokens that look back: the mask need not hide it."""
+    ids: Ids | None = None
+    """An encoder's tokens themselves, for a mechanism that treats some of them otherwise."""
+    _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, key: object, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made for the first layer that asks and shared with those that ask for the same."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: Made = self._made[key]
+        return found
 
     @property
     def cross(self) -> "LayerContext":

@@ -292,7 +292,11 @@ class MechanismTrace(SequenceTrace):
         if known:
             turned = zip(known, self.rows, strict=True)
             rotate = Rotation.join([rotation.of(row, slice(None)) for rotation, row in turned]).of(0, text)
-        return LayerContext(Causal() if slot.causal and not slot.cross else None, calls[0].context.bias, rotate)
+        given = [(call.context.ids, row) for call, row in zip(calls, self.rows, strict=True)]
+        known_ids = [ids[row] for ids, row in given if ids is not None]
+        ids = torch.cat(known_ids)[None, text] if known_ids else None
+        mask = Causal() if slot.causal and not slot.cross else None
+        return LayerContext(mask, calls[0].context.bias, rotate, ids=ids)
 
 
 def _trace(calls: Sequence[AnyRecord], rows: list[int], text: slice | None, sequence: int) -> SequenceTrace:

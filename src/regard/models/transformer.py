@@ -119,9 +119,9 @@ class Transformer(Network):
         positions = self.encoder_positions
         places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
         stream = self._enter(source.ids, positions, places, source.segments)
-        out: Hidden = self.encoder(
-            stream, LayerContext(_mask(source), positions.bias, positions.rotate(places), places=places)
-        )
+        turned, ids = positions.rotate(places), source.ids
+        context = LayerContext(_mask(source), positions.bias, turned, places=places, ids=ids)
+        out: Hidden = self.encoder(stream, context)
         return out
 
     def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:

@@ -1,1 +1,5 @@
 """Attention in less than n² steps: one paper, one file, each a registered mechanism. Importing this registers all."""
+
+import regard.attention.efficient.bigbird
+import regard.attention.efficient.longformer_layer
+import regard.attention.efficient.sinks  # noqa: F401
