@@ -119,6 +119,9 @@ class Mechanism(nn.Module, ABC):
         What a head reads is these weights times its values; for a linear mechanism they are those it implies.
         """
 
+    def share(self, first: "Mechanism") -> None:
+        """Take from the first of an encoder's layers that are built alike what all of them have in common."""
+
 
 class MechanismShape(Config, ABC):
     """What a recipe says of a mechanism. Derive from it, give `name` a default, say what it can, and `make` it."""
@@ -126,6 +129,11 @@ class MechanismShape(Config, ABC):
     name: str = Field(description="how a layer attends")
 
     abilities: ClassVar[Abilities]
+
+    @property
+    def position_limit(self) -> int | None:
+        """The longest text it can read, where there is one."""
+        return None
 
     def check(self, slot: Slot) -> None:
         """Raise ConfigError if it cannot be in this slot: by its abilities; a mechanism adds what it needs of sizes."""

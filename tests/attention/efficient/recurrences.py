@@ -18,7 +18,7 @@ def by_steps(query, key, value, log_decay=None, state=None) -> tuple[Tensor, Ten
 
 
 def as_mean(weights: Tensor, value: Tensor, causal: bool, real: Tensor | None = None) -> Tensor:
-    """Values weighed by positive weights `[batch, heads, queries, keys]`, each row divided by its sum; without a key, zeros."""
+    """Values weighed by positive weights, each row of them divided by its sum; without a key, zeros."""
     if causal:
         weights = weights.tril()
     if real is not None:

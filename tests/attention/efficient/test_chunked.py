@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recurrences import by_steps
 from torch.nn import functional as F
 
-from recurrences import by_steps
 from regard.attention.efficient.chunked import accumulate, normalised_scan, restarts, scan
 from regard.errors import InputError
 from rounding import assert_close

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from recurrences import as_mean, real_tokens
+
 from regard.attention.core import attend
 from regard.attention.efficient.linear import linear_attention, linear_scan
 from regard.attention.efficient.performer import orthogonal_features, performer_attention, performer_scan

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from recurrences import real_tokens
 from torch import nn
 
-from recurrences import real_tokens
 from regard.attention.core import attend
 from regard.attention.efficient.linformer import linformer_attention
 from regard.attention.efficient.nystrom import convolved, nystrom_attention, pseudo_inverse
@@ -45,9 +45,9 @@ def test_linformer_is_the_formula_of_the_paper(shared):
     first, second = (torch.randn(shared, 17, 4, dtype=torch.float64) for _ in range(2))
     found = linformer_attention(query, key, value, first, second)
     for head in range(HEADS):
-        E, F = (one[head % shared, :11].T for one in (first, second))
-        scores = query[:, head] @ (E @ key[:, head]).mT / WIDTH**0.5
-        assert_close(found[:, head], scores.softmax(dim=-1) @ (F @ value[:, head]), 1e-12)
+        first_rows, second_rows = (one[head % shared, :11].T for one in (first, second))
+        scores = query[:, head] @ (first_rows @ key[:, head]).mT / WIDTH**0.5
+        assert_close(found[:, head], scores.softmax(dim=-1) @ (second_rows @ value[:, head]), 1e-12)
 
 
 def linformer(query, key, value, real=None):

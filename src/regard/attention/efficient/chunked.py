@@ -1,11 +1,11 @@
 """Linear recurrences over keys and values, read in chunks: what all attention with a constant state is made of.
 
-    S_t = exp(g_t) ⊙ S_{t−1} + k_tᵀ v_t        the state: [head_width of the keys, of the values]; g_t ≤ 0 is the log of a gate
+    S_t = exp(g_t) ⊙ S_{t−1} + k_tᵀ v_t        S_t: [width of a key, of a value]; g_t ≤ 0 is the log of a gate
     o_t = q_t S_t                              what a query reads
 
-Token by token this is slow, and as an n×n matrix of q_i·k_j · exp(g_{j+1} + … + g_i) it is quadratic. In chunks (Hua et al.
-2022, §3; Yang et al. 2024, §4) it is neither: states are computed only between chunks, and within a chunk queries meet
-keys. Time and memory grow with the length alone, and all of it is differentiable as written.
+Token by token this is slow, and as an n×n matrix of q_i·k_j · exp(g_{j+1} + … + g_i) it is quadratic. In chunks (Hua
+et al. 2022, §3; Yang et al. 2024, §4) it is neither: states are computed only between chunks, and within a chunk
+queries meet keys. Time and memory grow with the length alone, and all of it is differentiable as written.
 
 Decays stay logarithms, and are only ever added up from one token to a later one, never subtracted: no exponent is
 positive, and a gate that is nearly shut does not round away the gates beside it. Numbers are float32 at least, also
@@ -111,7 +111,8 @@ def widened(tensor: Tensor) -> Tensor:
 
 def cut(tensor: Tensor, chunk: int) -> Float[Tensor, "batch heads chunks chunk width"]:
     """Into chunks; what is missing of the last is zeros, which add nothing and decay nothing."""
-    return F.pad(tensor, (0, 0, 0, -tensor.shape[2] % chunk)).unflatten(2, (-1, chunk))
+    whole = F.pad(tensor, (0, 0, 0, -tensor.shape[2] % chunk))
+    return whole.view(*whole.shape[:2], -1, chunk, whole.shape[3])
 
 
 def since(log_decay: Tensor) -> Tensor:
@@ -169,7 +170,9 @@ def _within_by_feature(query: Tensor, key: Tensor, value: Tensor, log_decay: Ten
     size = 1
     while size < query.shape[-2]:
         earlier, later = (slice(0, None, 2), slice(1, None, 2))
-        queries, keys, values, decays = (one.unflatten(-2, (-1, size)) for one in (query, key, value, log_decay))
+        queries, keys, values, decays = (
+            one.reshape(*one.shape[:-2], -1, size, one.shape[-1]) for one in (query, key, value, log_decay)
+        )
         asked = queries[..., later, :, :] * since(decays[..., later, :, :]).exp()
         kept = keys[..., earlier, :, :] * until(decays[..., earlier, :, :]).exp()
         read = (asked @ kept.mT) @ values[..., earlier, :, :]

@@ -1,16 +1,20 @@
-"""Linear attention (Katharopoulos et al. 2020, §3.2): the softmax's exponential gives way to a kernel with few features.
+"""Linear attention (Katharopoulos et al. 2020, §3.2): a kernel of few features in the softmax's place.
 
     weight of key j for query i  =  φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j)        φ(x) = elu(x) + 1  (eq. 7)
 
-So the sum over keys is one matrix, Σ_j φ(k_j)ᵀ v_j, that every query reads (eq. 5), or, where no token sees a later one, a
-recurrence (eq. 10–12, 16–20): `chunked.py` computes it. φ is positive, so the weights are, and each row of them sums to 1;
-it is another attention than softmax and no estimate of it.
+So the sum over keys is one matrix, Σ_j φ(k_j)ᵀ v_j, that every query reads (eq. 5), or, where no token sees a later
+one, a recurrence (eq. 10–12, 16–20): `chunked.py` computes it. φ is positive, so the weights are, and each row of
+them sums to 1; it is another attention than softmax and no estimate of it.
 """
+
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
+from pydantic import Field
 from torch import Tensor
 
+from regard.attention.cache import KeyValues
 from regard.attention.core import checked
 from regard.attention.efficient.chunked import (
     CHUNK,
@@ -23,7 +27,10 @@ from regard.attention.efficient.chunked import (
     widened,
     with_ones,
 )
-from regard.axes import Attended, Key, Query, Value
+from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
+from regard.attention.mechanism import Abilities, MechanismShape, register_mechanism
+from regard.attention.slot import Slot
+from regard.axes import Attended, Hidden, Key, Query, Value
 
 
 def linear_attention(
@@ -71,3 +78,31 @@ def key_features(key: Key, real: Bool[Tensor, "batch keys"] | None) -> Float[Ten
     """The features of keys; of padding none."""
     features = elu_features(key)
     return features if real is None else features * real[:, None, :, None]
+
+
+class LinearShape(MechanismShape):
+    """The kernel elu + 1 in place of the exponential (Katharopoulos et al. 2020): linear in the length."""
+
+    name: Literal["linear"] = Field("linear", description="how a layer attends")
+
+    abilities = Abilities(causal=True, cross=True, documents=True)
+
+    def make(self, slot: Slot) -> "LinearAttention":
+        return LinearAttention(slot)
+
+
+class LinearAttention(ImpliedWeights):
+    """`linear_attention` between projections; where it is causal with a state of its own."""
+
+    def read(
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
+    ) -> tuple[Attended, RecurrentState | None]:
+        if not self.slot.causal:
+            return linear_attention(query, memory.keys, memory.values, real=told.real), None
+        sums, decay = None if state is None else state.sums, told.shut(None, self.heads)
+        given = (query, memory.keys, memory.values)
+        attended, sums = linear_scan(*given, real=told.real, log_decay=decay, state=sums)
+        return attended, RecurrentState(sums)
+
+
+register_mechanism(LinearShape)
