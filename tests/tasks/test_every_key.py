@@ -18,6 +18,7 @@ from torch import Tensor
 
 import regard
 from regard.api.training import prepare
+from regard.attention.mechanism import MECHANISMS
 from regard.attention.similarity import SIMILARITIES
 from regard.data.corpus import Pair
 from regard.data.stream import Position
@@ -53,7 +54,7 @@ BASES: dict[str, dict[str, Any]] = {
         | {
             "architecture": "decoder",
             "positions": "rotary",
-            "rotary": {"scaling": "llama3", "factor": 2.0, "original": 64},
+            "rotary": {"scaling": "llama3", "factor": 2.0, "original_max_positions": 64},
         },
         "decoding": {"strategy": "sample"},
     },
@@ -61,7 +62,7 @@ BASES: dict[str, dict[str, Any]] = {
         "task": "masked",
         "data": {"train": "text.txt", "window": 9},
         "tokenizer": {"kind": "wordpiece", "size": 90},
-        "model": SMALL | {"architecture": "encoder", "head": "masked", "positions": "learnt", "max_positions": 16},
+        "model": SMALL | {"architecture": "encoder", "head": "masked", "positions": "learned", "max_positions": 16},
     },
     "denoising": {
         "task": "denoising",
@@ -87,6 +88,15 @@ BASES: dict[str, dict[str, Any]] = {
         for name in ("seq2seq", "bahdanau", "luong")
     },
 }
+ATTENDING: dict[str, str] = {}
+"""Bases that are there for the keys of one mechanism, with its name."""
+for mechanism, shape in MECHANISMS.items():
+    if mechanism != "exact" and len(shape.model_fields) > 1:
+        sample = {"attention": {"name": mechanism, **shape.samples[0]}}
+        values = BASES["language" if shape.abilities.causal else "masked"]
+        kept = {key: value for key, value in values["model"].items() if key not in ("positions", "rotary")}
+        BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
+        ATTENDING[f"attention {mechanism}"] = mechanism
 RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
 """Keys of [training] that a run of a few steps shows."""
 OTHERS: dict[str, list[Any]] = {
@@ -107,6 +117,12 @@ OTHERS: dict[str, list[Any]] = {
     "model.epsilon": [0.3],
     "model.max_positions": [5],
     "model.similarity": list(SIMILARITIES),
+    **{f"model.{key}": [{"value_width": 5}] for key in ("attention", "encoder_attention", "cross_attention")},
+    "model.attention.window": [2],
+    "model.attention.biases": [["query"], ["query", "value"]],
+    "model.attention.value_width": [5],
+    "model.attention.softcap": [0.5],
+    "model.attention.rotary": [{"base": 7.0}],
     "model.embedding_width": [6],
     "model.encoder_layers": [3],
     "tokenizer.sample": [3],
@@ -117,7 +133,7 @@ OTHERS: dict[str, list[Any]] = {
     "training.device": ["cuda", "meta"],
     "training.metric": ["exact_match", "accuracy", "perplexity", "f1"],
     "decoding.max_new_tokens": [2],
-    "decoding.ends": [[*range(250)]],
+    "decoding.eos_ids": [[*range(250)]],
     "decoding.suppressed": [[*range(200)]],
     "decoding.forced_bos": [9],
     "decoding.forced_eos": [9],
@@ -182,7 +198,8 @@ def built(recipe: Recipe) -> str:
         {key: value for key, value in group.items() if key != "params"} for group in adamw(module, plan).param_groups
     ]
     rates = [
-        factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.floor) for step in range(1, 9)
+        factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.min_rate_ratio)
+        for step in range(1, 9)
     ]
     known = pays(plan, torch.device("cpu"), data.validation)
     measured = [held_out(made.data, split, 5) for split in ("valid", "test")]
@@ -271,6 +288,10 @@ def cases() -> list[Any]:
         for key in keys():
             table, _, rest = key.table.partition(": ")
             member, _, inner = rest.partition(".")
+            inner, _, mechanism = inner.partition(": ")
+            attends = ATTENDING.get(name, "exact")
+            if mechanism not in ("", attends) or (name in ATTENDING and not mechanism):
+                continue
             if member != members.get(table, "") or key.name == "name":
                 continue
             path = ".".join(part for part in (table, inner, key.name) if part)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import Device
+from regard.cli.options import Device, Plugin
 from regard.cli.output import to_json
 from regard.errors import InputError
 
@@ -37,6 +37,7 @@ def bench(
         Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Measure side by side with the peers that are installed.
 

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from regard.attention.cache import KeyValues
 from regard.attention.core import checked
 from regard.attention.efficient.chunked import CHUNK, LogDecay, Sums, Valued, scan, spread
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
-from regard.attention.mechanism import Abilities, MechanismShape, register_mechanism
+from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told, costs_of_sums
+from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
 from regard.errors import ConfigError, InputError
@@ -72,7 +72,8 @@ class GatedLinearShape(MechanismShape):
     gate_rank: int = Field(16, ge=1, le=2**20, description="rank of the map from a token to its gates of features")
     temperature: float = Field(16.0, gt=0, description="a gate is sigmoid^(1/temperature): above 1 it fades slowly")
 
-    abilities = Abilities(causal=True, both_directions=False, documents=True)
+    samples = ({"gate_rank": 3, "temperature": 1.0}, {"gates": "head"})
+    abilities = Abilities(causal=True, bidirectional=False, documents=True)
 
     @model_validator(mode="after")
     def _rank_has_a_meaning(self) -> "GatedLinearShape":
@@ -82,6 +83,9 @@ class GatedLinearShape(MechanismShape):
                 "use gates 'feature', or leave it out",
             )
         return self
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
+        return costs_of_sums(slot, slot.head_width, slot.head_width)
 
     def make(self, slot: Slot) -> "GatedLinear":
         return GatedLinear(slot, self)

@@ -12,9 +12,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention.cache import AttentionState, KeyValues
-from regard.attention.efficient.chunked import LogDecay, Sums, restarts
-from regard.attention.mechanism import LayerContext, Mechanism
+from regard.attention.efficient.chunked import CHUNK, LogDecay, Sums, restarts
+from regard.attention.mechanism import AttentionCosts, LayerContext, Mechanism
 from regard.attention.projections import Projections
+from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Query, RowIds, Weights
 from regard.errors import InputError
 
@@ -50,6 +51,16 @@ class RecurrentState(AttentionState):
         raise InputError(
             f"a state that sums up all tokens cannot go back to the first {tokens}", "read them again from the start"
         )
+
+
+def costs_of_sums(slot: Slot, features: int, columns: int) -> AttentionCosts:
+    """What a token takes of an attention that sums keys of so many features times values of so many columns.
+
+    The products that make and read the sums, and of a causal one those within a chunk.
+    """
+    within = 0 if not slot.causal else CHUNK * (features + columns)
+    cached = slot.key_value_heads * 2 * slot.head_width if slot.cross else 0
+    return AttentionCosts(2 * slot.heads * (2 * features * columns + within), cached, None)
 
 
 class ImpliedWeights(Projections, Mechanism):

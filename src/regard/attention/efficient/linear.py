@@ -27,8 +27,8 @@ from regard.attention.efficient.chunked import (
     widened,
     with_ones,
 )
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
-from regard.attention.mechanism import Abilities, MechanismShape, register_mechanism
+from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told, costs_of_sums
+from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
 
@@ -86,6 +86,9 @@ class LinearShape(MechanismShape):
     name: Literal["linear"] = Field("linear", description="how a layer attends")
 
     abilities = Abilities(causal=True, cross=True, documents=True)
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
+        return costs_of_sums(slot, slot.head_width, slot.head_width + 1)
 
     def make(self, slot: Slot) -> "LinearAttention":
         return LinearAttention(slot)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.attention.cache import KeyValues
 from regard.attention.core import attend, checked
 from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
-from regard.attention.mechanism import Abilities, Mechanism, MechanismShape, register_mechanism
+from regard.attention.mechanism import Abilities, AttentionCosts, Mechanism, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
 from regard.errors import ConfigError, InputError
@@ -83,6 +83,11 @@ class LinformerShape(MechanismShape):
         "headwise", description="who has one projection: nobody, a layer's heads, its keys and values too, all layers"
     )
 
+    samples = (
+        {"projected": 5, "max_tokens": 64, "sharing": "none"},
+        {"projected": 5, "max_tokens": 64, "sharing": "key_value"},
+        {"projected": 5, "max_tokens": 64, "sharing": "layerwise"},
+    )
     abilities = Abilities(cross=True, dropout=True)
 
     @property
@@ -96,6 +101,11 @@ class LinformerShape(MechanismShape):
                 "attention 'linformer' shares a projection between layers of an encoder, not of a memory",
                 "use sharing = 'key_value' for cross_attention",
             )
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
+        cached = slot.key_value_heads * 2 * slot.head_width if slot.cross else 0
+        work = 4 * (slot.key_value_heads + slot.heads) * self.projected * slot.head_width
+        return AttentionCosts(work, cached, None)
 
     def make(self, slot: Slot) -> "Linformer":
         return Linformer(slot, self)

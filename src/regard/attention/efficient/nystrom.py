@@ -22,7 +22,7 @@ from regard.attention.core import attend, checked, weights
 from regard.attention.efficient.chunked import spread, widened
 from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
 from regard.attention.mask import Dense, Padding
-from regard.attention.mechanism import Abilities, MechanismShape, register_mechanism
+from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
 from regard.errors import ConfigError, InputError
@@ -114,6 +114,7 @@ class NystromShape(MechanismShape):
         33, ge=0, le=2**20, description="neighbours whose values are added, by weights of each head; 0: none"
     )
 
+    samples = ({"landmarks": 3, "convolution": 3}, {"landmarks": 3, "convolution": 0, "inverse": "exact"})
     abilities = Abilities()
 
     @field_validator("convolution")
@@ -124,6 +125,14 @@ class NystromShape(MechanismShape):
                 f"a convolution over {convolution} tokens has no middle", f"use {convolution + 1}, or 0 for none"
             )
         return convolution
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
+        count = min(self.landmarks, tokens)
+        steps = 4 * 6 * count**3 / tokens if self.inverse == "iterative" else 0  # not those of singular values
+        through = 4 * count * slot.head_width + count**2 * (slot.head_width + slot.head_width) / tokens
+        means = 2 * count * slot.head_width
+        work = 2 * slot.heads * (through + means + steps) + 2 * slot.key_value_heads * self.convolution * slot.head_width
+        return AttentionCosts(work, 0, None)
 
     def make(self, slot: Slot) -> "Nystrom":
         return Nystrom(slot, self)

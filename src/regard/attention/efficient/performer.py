@@ -31,8 +31,8 @@ from regard.attention.efficient.chunked import (
     widened,
     with_ones,
 )
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
-from regard.attention.mechanism import Abilities, MechanismShape, register_mechanism
+from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told, costs_of_sums
+from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
 
@@ -141,7 +141,12 @@ class PerformerShape(MechanismShape):
     )
     seed: int = Field(0, ge=0, description="what the features are drawn from; every layer draws its own")
 
+    samples = ({"features": 7}, {"features": 31, "seed": 3})
     abilities = Abilities(causal=True, cross=True, documents=True)
+
+    def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
+        sums = costs_of_sums(slot, self.features, slot.head_width + 1)
+        return sums._replace(work=sums.work + 4 * slot.heads * slot.head_width * self.features)
 
     def make(self, slot: Slot) -> "Performer":
         return Performer(slot, self)
