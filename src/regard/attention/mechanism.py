@@ -144,6 +144,9 @@ class Mechanism(nn.Module, ABC):
         What a head reads is these weights times its values; for a linear mechanism they are those it implies.
         """
 
+    def share(self, first: "Mechanism") -> None:
+        """Take from the first of an encoder's layers that are built alike what all of them have in common."""
+
 
 class AttentionCosts(NamedTuple):
     """What one layer's attention takes for a token, beyond its projections."""
@@ -164,6 +167,11 @@ class MechanismShape(Config, ABC):
     abilities: ClassVar[Abilities]
     samples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Options that the laws are measured with: such that a text of a few tokens is several of its blocks or windows."""
+
+    @property
+    def position_limit(self) -> int | None:
+        """The longest text it can read, where there is one."""
+        return None
 
     def check(self, slot: Slot) -> None:
         """Raise ConfigError if it cannot be in this slot: by its abilities; a mechanism adds what it needs of sizes."""

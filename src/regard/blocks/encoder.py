@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from regard.attention.mechanism import LayerContext, Mechanism
+from regard.attention.mechanism import LayerContext, Mechanism, MechanismShape
 from regard.attention.slot import Site
 from regard.axes import Hidden
 from regard.blocks.config import BlockConfig
@@ -57,6 +57,12 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(layers))
         self.norm = final_norm(config)
+        firsts: dict[MechanismShape, Mechanism] = {}
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, EncoderLayer)
+            first = firsts.setdefault(config.mechanism(Site("encoder", index, "self")), layer.self_attention)
+            if first is not layer.self_attention:
+                layer.self_attention.share(first)
 
     def forward(self, stream: Hidden, context: LayerContext) -> Hidden:
         """Through every layer."""

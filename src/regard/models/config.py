@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from regard.attention.rotary import PLAIN, RotaryConfig
+from regard.attention.slot import Stack
 from regard.blocks.config import MOST, BlockConfig, head_width
 from regard.errors import ConfigError
 from regard.models.network import Head, NetworkConfig, NetworkShape, Reads
@@ -68,7 +69,10 @@ class TransformerShape(BlockConfig, NetworkShape):
 
     @property
     def position_limit(self) -> int | None:
-        return self.max_positions if self.positions == "learned" else None
+        stacks: tuple[Stack, ...] = ("encoder", "decoder")
+        unused = {"decoder": "encoder", "encoder": "decoder"}.get(self.architecture)
+        limits = [one.position_limit for stack in stacks if stack != unused for one in self.mechanisms(stack)]
+        return min((limit for limit in (self.most_tokens, *limits) if limit is not None), default=None)
 
     @property
     def reads_packed(self) -> bool:
@@ -118,7 +122,7 @@ class TransformerShape(BlockConfig, NetworkShape):
 
     @property
     def most_tokens(self) -> int | None:
-        return self.position_limit
+        return self.max_positions if self.positions == "learned" else None
 
     @model_validator(mode="after")
     def _layers_can_attend(self) -> "TransformerShape":
