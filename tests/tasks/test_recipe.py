@@ -17,7 +17,8 @@ from regard.errors import ConfigError, FileError
 from regard.tasks.decoding_table import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
 from regard.tasks.recipe import Recipe, read_recipe, shipped
 from regard.tasks.task import held_out, task_of
-from regard.tasks.translation import open_corpus, train_tokenizer
+from regard.tasks.pairs import open_corpus
+from regard.tasks.translation import train_tokenizer
 
 every_recipe = pytest.mark.parametrize("name", sorted(shipped()))
 
