@@ -5,7 +5,7 @@ error is a ConfigError, one sentence and a remedy.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -16,6 +16,9 @@ class Config(BaseModel):
     """A frozen set of named values that refuses what it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unions: ClassVar[Mapping[str, Mapping[str, "type[Config]"]]] = {}
+    """Keys whose value is a table of one class or another, by the name in it."""
 
     @model_validator(mode="wrap")
     @classmethod

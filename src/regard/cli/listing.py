@@ -14,6 +14,7 @@ class Kind(StrEnum):
 
     RECIPES = "recipes"
     CORPORA = "corpora"
+    MECHANISMS = "mechanisms"
     SIMILARITIES = "similarities"
     FAMILIES = "families"
     KEYS = "keys"
@@ -66,7 +67,7 @@ def _names(kind: Kind) -> dict[str, str]:
 
         return shipped()
     if kind is Kind.CORPORA:
-        import regard.data  # noqa: F401  (fills the table)
+        import regard.data
         from regard.data.corpus import CORPORA
 
         return {name: _first_line(CORPORA[name]) for name in sorted(CORPORA)}
@@ -74,6 +75,11 @@ def _names(kind: Kind) -> dict[str, str]:
         from regard.models.families import FAMILIES
 
         return {name: f"{family.paper}: {', '.join(family.sizes)}" for name, family in FAMILIES.items()}
+    if kind is Kind.MECHANISMS:
+        import regard.blocks.config  # noqa: F401  (fills the table)
+        from regard.attention.mechanism import MECHANISMS
+
+        return {name: f"{_first_line(shape)} {shape.abilities.words}" for name, shape in MECHANISMS.items()}
     from regard.attention.similarity import SIMILARITIES
 
     return {name: _first_line(type(make(2))) for name, make in SIMILARITIES.items()}

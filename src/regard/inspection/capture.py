@@ -22,8 +22,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.multihead import Attend, Site
+from regard.attention.multihead import Attend
 from regard.attention.similarity import ScaledDot, Similarity
+from regard.attention.slot import Site
 from regard.data.batching import Inputs
 from regard.decoding.engine import listeners
 from regard.decoding.hypothesis import Hypothesis

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.attention.bias import Bias
 from regard.attention.core import weights
 from regard.attention.mask import Mask, Padding
-from regard.attention.multihead import Site
 from regard.attention.similarity import Similarity
+from regard.attention.slot import Site
 from regard.data.batching import Inputs
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose

@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.attention.mask import Padding
+from regard.attention.mechanism import LayerContext
 from regard.axes import Hidden, Lengths, RowIds
-from regard.blocks.decoder import LayerContext
 from regard.data.batching import Inputs, Padded
 from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.network import NETWORKS, register_network

@@ -176,10 +176,22 @@ def _entries(values: dict[str, Any]) -> list[str]:
 
 
 def toml_value(value: Any) -> str:
-    """JSON's strings, numbers, booleans and lists are TOML's too, but for infinity and U+007F."""
+    """JSON's strings, numbers, booleans and lists are TOML's too, but for infinity and U+007F; tables are inline."""
     if isinstance(value, float) and math.isinf(value):
         return str(value)
+    if isinstance(value, dict):
+        return (
+            "{"
+            + ", ".join(f"{_toml_key(key)} = {toml_value(one)}" for key, one in value.items() if one is not None)
+            + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if key.isascii() and key.isidentifier() else json.dumps(key, ensure_ascii=False)
 
 
 def read_recipe(name: str, changes: list[str] | None = None, data: Sequence[str] | None = None) -> Recipe:
