@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from regard.data.corpus import Corpus, Pair, Split, draw, generator, register, require_index
+from regard.data.corpus import Corpus, Pair, Split, generator, register, require_index
 from regard.errors import ConfigError, InputError
 
 OPERATION = 0.25
@@ -37,7 +37,7 @@ OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[SM": lambda values: sum(values) % 10,
 }
 END = "]"
-_NAMES = tuple(OPERATORS)
+_NAMES, _DIGITS = tuple(OPERATORS), "0123456789"
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class ListOps(Corpus):
         require_index(split, index, self.size(split))
         random = generator("listops", self.seed, split, index)
         while True:
-            words: list[str] = []
-            value = _draw(random, words, 1, self.longest)
-            if self.shortest < len(words) < self.longest:
-                return Pair(" ".join(words), str(value))
+            words = _drawn(random, self.longest)
+            if words is not None and len(words) > self.shortest:
+                text = " ".join(words)
+                return Pair(text, str(evaluate(text)))
 
     def check(self, source: str) -> None:
         """Refuse what is no expression."""
@@ -82,21 +82,25 @@ class ListOps(Corpus):
 register(ListOps)
 
 
-def _draw(random: Random, words: list[str], depth: int, longest: int) -> int:
-    """Add an expression to the words, and say what it comes to; one that has grown too long is left unfinished."""
-    if depth >= DEEPEST or random.random() > OPERATION:
-        digit = draw(random, 10)
-        words.append(str(digit))
-        return digit
-    name = _NAMES[draw(random, len(_NAMES))]
-    words.append(name)
-    values = []
-    for _ in range(2 + draw(random, MOST_ARGUMENTS - 1)):
+def _drawn(random: Random, longest: int) -> list[str] | None:
+    """The words of an expression, from left to right; None of one that has grown too long."""
+    chance = random.random
+    words: list[str] = []
+    missing = [1]  # at every level, how many arguments are still to come
+    while missing:
         if len(words) >= longest:
-            return 0
-        values.append(_draw(random, words, depth + 1, longest))
-    words.append(END)
-    return OPERATORS[name](values)
+            return None
+        if not missing[-1]:
+            missing.pop()
+            words += [END] if missing else []
+            continue
+        missing[-1] -= 1
+        if len(missing) < DEEPEST and chance() < OPERATION:
+            words.append(_NAMES[int(chance() * len(_NAMES))])
+            missing.append(2 + int(chance() * (MOST_ARGUMENTS - 1)))
+        else:
+            words.append(_DIGITS[int(chance() * 10)])
+    return words
 
 
 def evaluate(text: str) -> int:
@@ -111,7 +115,7 @@ def evaluate(text: str) -> int:
         elif word == END and open_names and values[-1]:
             found = OPERATORS[open_names.pop()](values.pop())
             values[-1].append(found)
-        elif len(word) == 1 and word in "0123456789":
+        elif len(word) == 1 and word in _DIGITS:
             values[-1].append(int(word))
         else:
             raise InputError(f"{word!r} cannot stand where it does in {text[:40]!r}", remedy)
