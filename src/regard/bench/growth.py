@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from statistics import median
@@ -40,6 +40,7 @@ LENGTHS: Mapping[str, tuple[int, ...]] = {
 HEADS: Mapping[str, int] = {"cpu": 4, "cuda": 16}
 HEAD_WIDTH = 64
 DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}
+WARM_UP = 64
 ROUNDS, ENOUGH = 7, 4.0
 """Rounds of a case, and seconds of them after which there are no more."""
 LONGEST = 90.0
@@ -103,12 +104,11 @@ def rows(
     until: float | None = None,
 ) -> Iterator[Row]:
     """A row for every mechanism, length and direction; at the end, where nothing is missing, how each of them grows."""
-    names = [name for name in able(causal) if mechanisms is None or name in (EXACT, *mechanisms)]
     kept = {(row["what"], row["contestant"], row["tokens"]): row for row in known if "tokens" in row}
     found: list[Row] = []
     with ExitStack() as stack:
         processes = _Processes(stack)
-        for case in _cases(device, sorted(lengths or LENGTHS[device]), causal, names):
+        for case in _cases(device, lengths, causal, mechanisms):
             key = (case.what, case.mechanism, case.tokens)
             row = kept.get(key)
             if row is None:
@@ -122,13 +122,22 @@ def rows(
     yield from exponents(found)
 
 
-def count(device: str, lengths: Sequence[int] | None = None, *, causal: bool = False) -> int:
+def count(
+    device: str,
+    lengths: Sequence[int] | None = None,
+    *,
+    causal: bool = False,
+    mechanisms: Sequence[str] | None = None,
+) -> int:
     """How many rows there are at most, those of exponents left out."""
-    return sum(1 for _ in _cases(device, lengths or LENGTHS[device], causal, able(causal)))
+    return sum(1 for _ in _cases(device, lengths, causal, mechanisms))
 
 
-def _cases(device: str, lengths: Sequence[int], causal: bool, names: Sequence[str]) -> Iterator[Growing]:
-    for tokens in lengths:
+def _cases(
+    device: str, lengths: Sequence[int] | None, causal: bool, mechanisms: Sequence[str] | None
+) -> Iterator[Growing]:
+    names = [name for name in able(causal) if mechanisms is None or name in (EXACT, *mechanisms)]
+    for tokens in sorted(lengths or LENGTHS[device]):
         for gradients in (False, True):
             for name in names:
                 yield Growing(name, tokens, causal, gradients, device)
@@ -202,9 +211,10 @@ def measure(case: Growing) -> Grown:
 
 def _measured(case: Growing) -> Grown:
     device = torch.device(case.device)
+    _work(replace(case, tokens=WARM_UP), device)()  # what is made once takes memory too
     work = _work(case, device)
     if case.device == "cuda":
-        work()  # what is compiled takes memory too
+        work()  # what is compiled as well
     before = begin_peak(device)
     work()
     most = peak(device) if before is not None else None
@@ -219,10 +229,17 @@ def _measured(case: Growing) -> Grown:
     return Grown(tuple(rounds), extra, _kernel(case) if case.mechanism == EXACT else None)
 
 
+def shaped(mechanism: str, tokens: int) -> MechanismShape:
+    """A mechanism with its defaults; one that has to know the longest text is told it."""
+    shape = MECHANISMS[mechanism]
+    return shape.model_validate({"max_tokens": tokens} if "max_tokens" in shape.model_fields else {})
+
+
 def _work(case: Growing, device: torch.device) -> Work:
     """The layer's attention once; weights and text are there before it."""
     torch.manual_seed(0)
-    module = MECHANISMS[case.mechanism]().build(case.slot).to(device, DTYPES[case.device]).train(case.gradients)
+    module = shaped(case.mechanism, case.tokens).build(case.slot)
+    module = module.to(device, DTYPES[case.device]).train(case.gradients)
     inputs = torch.randn(1, case.tokens, case.slot.width, device=device, dtype=DTYPES[case.device])
     context = LayerContext(Causal() if case.causal else None)
 

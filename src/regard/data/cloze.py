@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
 from regard.data.objectives import Example, Objective
 from regard.errors import ConfigError, InputError
@@ -49,13 +51,11 @@ class Cloze(Objective):
 
     def batch(self, examples: Sequence[Example]) -> Batch:
         """Texts side by side; only their gaps have targets."""
-        gap = self.tokenizer.mask_id
-        targets = []
-        for example in examples:
-            fills = iter(example.target)
-            targets.append([next(fills) if token == gap else IGNORED for token in example.source])
         source = Padded.of([example.source for example in examples], fill=self.tokenizer.pad_id)
-        return Batch(Inputs(source), Padded.of(targets, fill=IGNORED).ids)
+        targets = torch.full_like(source.ids, IGNORED)
+        fills = torch.tensor([fill for example in examples for fill in example.target])
+        targets[source.ids == self.tokenizer.mask_id] = fills
+        return Batch(Inputs(source), targets)
 
     def prompt(self, sources: Sequence[str]) -> Inputs:
         """Texts side by side."""
