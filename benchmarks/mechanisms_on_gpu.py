@@ -207,20 +207,20 @@ def figure(found: Row) -> Row:
 def grow(out: Path, device: str, until: float) -> bool:
     """The lengths one after another, both kinds; whether all is there."""
     path = out / "growth.json"
-    known = read_json(path, "remove it")["rows"] if path.is_file() else []
-    rows: list[Row] = []
-    ends = []
+    before = read_json(path, "remove it")["rows"] if path.is_file() else []
+    kept = {_key(row): row for row in before if "tokens" in row}
+    ended = []
     for causal in (False, True):
-        for row in growth.rows(device, causal=causal, known=known, until=until - time.time() + time.monotonic()):
-            rows.append(row)
-            old = [one for one in known if all(one["what"] != row["what"] or one != row for row in rows)]
-            kept = [*rows, *(one for one in old if "tokens" in one and _key(one) not in map(_key, rows))]
-            write_json(path, {**circumstances(device), "command": "python " + " ".join(sys.argv), "rows": kept})
+        row: Row = {}
+        allowed = time.monotonic() + until - time.time()
+        for row in growth.rows(device, causal=causal, known=list(kept.values()), until=allowed):
+            kept[_key(row)] = row
+            about = circumstances(device) | {"command": "python " + " ".join(sys.argv)}
+            write_json(path, {**about, "rows": list(kept.values())})
             words = row.get("figure") or f"{row['milliseconds']:.2f} ms, {row.get('peak_bytes', 0) / 1e6:,.0f} MB"
-            say(f"{row['what']}, {row['contestant']}, {row.get('tokens', '')}: {words}")
-        ends.append(any("time_exponent" in row for row in rows))
-        rows = [*rows]
-    return all(ends) and time.time() < until
+            say(f"{row['what']}, {row['contestant']}, {row.get('tokens', 'in all')}: {words}")
+        ended.append("time_exponent" in row)
+    return all(ended)
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -1,29 +1,30 @@
 """Corpus `recall`: keys with their values, hidden in a long text, and questions about them at its end.
 
-    source   40aβ7713Kω2…95 a<mask>K<mask>a<mask>      (without the blank)
-    target   β ω β
+    source   40가7713너2…95ㄱㄴㄱ
+    target   ㅏ ㅓ ㅏ
 
-Keys are Latin letters, each once among the filler of digits and followed by its value, a small Greek letter; at the end
-keys are asked for again, and a gap stands where the value is to be told. So the answer is far from the question, a text
-asks many questions at once (which is what makes it quick to learn), and guessing is right once in 24 times. It is the
-associative recall of Arora et al. (2023, §3), in a text of any length. A gap stands after its key in either reading
-direction, so encoders and decoders are asked the same.
+A Hangul syllable is one character made of two, so it can hold a key and its value in one token: 가 says of ㄱ that it is
+ㅏ. Keys are the 19 first letters, each at most once among the filler of digits, values the 21 vowels. At the end keys
+stand alone: each is a question, and a gap that the vowel belongs in. So all that is asked for is to find one token among
+thousands by what it says, whatever lies between; a text asks many questions at once, which is what makes it quick to
+learn; guessing is right once in 21 times. It is associative recall (Arora et al. 2023, §3) without the neighbourhood of
+key and value, which is another skill, and slow to learn.
 
 Splits are drawn apart. Two texts are never the same but by a chance below 1e-10: every one has `FILLER` digits or more.
 """
 
 from dataclasses import dataclass
 from random import Random
-from string import ascii_letters
 from typing import ClassVar
 
-from regard.data.cloze import GAP
 from regard.data.corpus import Corpus, Pair, Split, draw, draws, generator, register, require_index
 from regard.errors import ConfigError
 
-KEYS = ascii_letters
-VALUES = "αβγδεζηθικλμνξοπρστυφχψω"
+KEYS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
+VALUES = "ㅏㅐㅑㅒㅓㅔㅕㅖㅗㅘㅙㅚㅛㅜㅝㅞㅟㅠㅡㅢㅣ"
 DIGITS = "0123456789"
+FIRST_SYLLABLE, FINALS = 0xAC00, 28
+"""Where Unicode has 가, and how many syllables it has for each pair of key and value (3.12, conjoining jamo)."""
 SPECIAL_TOKENS = 2
 """What a model reads round a text."""
 FILLER = 16
@@ -31,7 +32,7 @@ FILLER = 16
 
 @dataclass(frozen=True)
 class Recall(Corpus):
-    """Texts of one length, each with the same number of keys and of questions."""
+    """Texts of one length, each with the same number of pairs and of questions."""
 
     name: ClassVar[str] = "recall"
 
@@ -44,12 +45,12 @@ class Recall(Corpus):
 
     def __post_init__(self) -> None:
         if not 1 <= self.pairs <= len(KEYS):
-            raise ConfigError(f"pairs is {self.pairs}, but the keys are {len(KEYS)} letters", f"use 1 to {len(KEYS)}")
+            raise ConfigError(f"pairs is {self.pairs}, but there are {len(KEYS)} keys", f"use 1 to {len(KEYS)}")
         if self.queries < 1 or self.held_out < 1:
             least = "queries" if self.queries < 1 else "held_out"
             raise ConfigError(f"{least} is {getattr(self, least)}, so nothing is asked", "use 1 or more")
         if self.filler < FILLER:
-            taken = 2 * (self.pairs + self.queries) + SPECIAL_TOKENS
+            taken = self.pairs + self.queries + SPECIAL_TOKENS
             raise ConfigError(
                 f"{self.pairs} pairs and {self.queries} queries take {taken} of {self.length} tokens and hide in "
                 f"{max(self.filler, 0)} others",
@@ -59,28 +60,33 @@ class Recall(Corpus):
     @property
     def filler(self) -> int:
         """How many digits a text has."""
-        return self.length - SPECIAL_TOKENS - 2 * (self.pairs + self.queries)
+        return self.length - SPECIAL_TOKENS - self.pairs - self.queries
 
     def size(self, split: Split) -> int | None:
         """`held_out` for valid and test, None for train."""
         return None if split == "train" else self.held_out
 
     def example(self, split: Split, index: int) -> Pair:
-        """A text with its gaps, and what stands in them."""
+        """A text with its questions, and their answers."""
         require_index(split, index, self.size(split))
         random = generator("recall", self.seed, split, index)
-        keys = [KEYS[place] for place in different(random, len(KEYS), self.pairs)]
-        values = [VALUES[place] for place in draws(random, len(VALUES), self.pairs)]
+        keys = different(random, len(KEYS), self.pairs)
+        values = draws(random, len(VALUES), self.pairs)
         text = [DIGITS[digit] for digit in draws(random, len(DIGITS), self.filler + self.pairs)]
         places = different(random, len(text), self.pairs)
         for place, key, value in zip(places, keys, values, strict=True):
-            text[place] = key + value
+            text[place] = syllable(key, value)
         asked = draws(random, self.pairs, self.queries)
-        questions = "".join(keys[one] + GAP for one in asked)
-        return Pair("".join(text) + questions, " ".join(values[one] for one in asked))
+        questions = "".join(KEYS[keys[one]] for one in asked)
+        return Pair("".join(text) + questions, " ".join(VALUES[values[one]] for one in asked))
 
 
 register(Recall)
+
+
+def syllable(key: int, value: int) -> str:
+    """The character made of this key and this value, by their numbers."""
+    return chr(FIRST_SYLLABLE + (key * len(VALUES) + value) * FINALS)
 
 
 def different(random: Random, count: int, times: int) -> list[int]:

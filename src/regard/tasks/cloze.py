@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.batching import IGNORED
-from regard.data.cloze import GAP, Cloze
+from regard.data.cloze import MASK, Cloze
 from regard.data.corpus import Corpus, Pair, Split
 from regard.data.sources import PAIR
 from regard.data.stream import BatchStream, Position, by_length
@@ -48,9 +48,12 @@ class ClozeTable(TaskTable):
     """A text with gaps in, what stands in them out."""
 
     name: Literal["cloze"] = Field("cloze", description="what stands in given gaps of a text")
+    gaps: tuple[str, ...] = Field(
+        (MASK,), min_length=1, description="tokens that are gaps: the mask, or tokens of the texts that ask for something"
+    )
 
     parts = PAIR
-    files = f'`data=["gaps.tsv"]`, a text with {GAP} in it, a tab and the words that stand there'
+    files = f'`data=["gaps.tsv"]`, a text with {MASK} in it, a tab and the words that stand there'
     data_keys = frozenset({"seed"})
 
 
@@ -69,11 +72,11 @@ class ClozeTask(Task[Corpus]):
 
     def texts(self, data: Corpus, sample: int) -> Iterator[str]:
         """Both sides of the first training examples, without the gaps."""
-        return (text.replace(GAP, "") for pair in held_out(data, "train", sample) for text in pair)
+        return (text.replace(MASK, "") for pair in held_out(data, "train", sample) for text in pair)
 
     def training_data(self, recipe: Recipe, data: Corpus, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Texts of like length side by side."""
-        plan, how = recipe.training, Cloze(tokenizer)
+        plan, how = recipe.training, self.objective(tokenizer)
         held = how.encode(held_out(data, "valid"))
         if held:
             require_positions(module.config, max(map(how.cost, held)))
@@ -83,14 +86,19 @@ class ClozeTask(Task[Corpus]):
         trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
         return TrainingData(trainable, batches, valid, amount(batches, data), batches.longest())
 
+    def objective(self, tokenizer: Tokenizer) -> Cloze:
+        """How texts are read."""
+        return Cloze(tokenizer, gaps=self.options.gaps)
+
     def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         return ("accuracy", "loss")
 
     def check(self, model: Loaded, text: str) -> None:
         """A text without a gap asks nothing."""
         super().check(model, text)
-        if GAP not in text:
-            raise InputError(f"the text hides nothing: it has no {GAP}", f"write {GAP} in place of a word")
+        if not any(gap in text for gap in self.options.gaps):
+            known = " or ".join(self.options.gaps)
+            raise InputError(f"the text hides nothing: it has no {known}", "write one where something is asked for")
 
     @torch.no_grad()
     def answers(
@@ -98,17 +106,20 @@ class ClozeTask(Task[Corpus]):
     ) -> list[Answer]:
         """The likeliest word for each gap, and the text with them filled in."""
         refuse_decoding(self.name, strategy, max_new_tokens)
-        token, device, found = model.tokenizer, model.module.device, []
+        how, token, found = self.objective(model.tokenizer), model.tokenizer, []
         for first in range(0, len(texts), TOGETHER):
-            group = texts[first : first + TOGETHER]
-            inputs = Cloze(token).prompt(group).to(device)
+            inputs = how.prompt(texts[first : first + TOGETHER]).to(model.module.device)
             logits: Tensor = model.module(inputs)
-            for text, ids, row in zip(group, inputs.tokens.ids, logits, strict=True):
-                likely = row[ids == token.mask_id].double().softmax(dim=-1).max(dim=-1)
-                words = [token.decode([one]).strip() for one in likely.indices.tolist()]
-                pairs = zip(words, likely.values.tolist(), strict=True)
-                fills = [{"token": word, "probability": share} for word, share in pairs]
-                filled = _filled(text, words)
+            for ids, row in zip(inputs.tokens.rows(), logits, strict=True):
+                places = [place for place, one in enumerate(ids) if one in how.gap_ids]
+                likely = row[places].double().softmax(dim=-1).max(dim=-1)
+                chosen = likely.indices.tolist()
+                fills = [
+                    {"token": token.decode([one]).strip(), "probability": share}
+                    for one, share in zip(chosen, likely.values.tolist(), strict=True)
+                ]
+                by_place = dict(zip(places, chosen, strict=True))
+                filled = token.decode([by_place.get(place, one) for place, one in enumerate(ids)])
                 found.append(Answer(filled, filled, {"output": filled, "fills": fills}))
         return found
 
@@ -122,7 +133,7 @@ class ClozeTask(Task[Corpus]):
         how.refuse_windows(self.name)
         if not examples:
             raise InputError("there are no texts to measure on", "give a file of pairs, or test data in the recipe")
-        cloze = Cloze(model.tokenizer)
+        cloze = self.objective(model.tokenizer)
         encoded = cloze.encode(examples)
         batches = by_length(encoded, cloze, max(MEASURED, *map(cloze.cost, encoded)))
         total, count, right = 0.0, 0, 0
@@ -136,8 +147,3 @@ class ClozeTask(Task[Corpus]):
             how.progress(done, len(batches))
         return {"accuracy": right / count, "loss": total / count}
 
-
-def _filled(text: str, words: Sequence[str]) -> str:
-    """The text with the words in its gaps."""
-    *begun, last = text.split(GAP)
-    return "".join(before + word for before, word in zip(begun, words, strict=True)) + last
