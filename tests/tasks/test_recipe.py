@@ -109,7 +109,7 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     tiny += ["decoding.max_new_tokens=5"] if recipe.task.writes else []
     known = None if recipe.data is None else recipe.data.corpus
     options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
-    small = {"held_out": 31, "first_year": 1990, "last_year": 2009}
+    small = {"held_out": 31, "first_year": 1990, "last_year": 2009, "length": 61, "queries": 11}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
     tiny += with_data(name, tmp_path / "data")
     trained = regard.train(name, tmp_path / "run", changes=tiny)

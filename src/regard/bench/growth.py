@@ -13,7 +13,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing import get_context
 from statistics import median
 from typing import Any
@@ -273,10 +272,8 @@ def exponents(found: Sequence[Row]) -> Iterator[Row]:
         over = grown[-FITTED:]
         if len(over) < 2:
             continue
-        slope = partial(_slope, [row["tokens"] for row in over])
-        in_time = slope([row["milliseconds"] for row in over])
-        bytes_held = [row.get("peak_bytes") for row in over]
-        in_memory = slope(bytes_held) if None not in bytes_held else None
+        in_time = _slope(over, "milliseconds")
+        in_memory = _slope(over, "peak_bytes") if all("peak_bytes" in row for row in over) else None
         faster = _faster_from(grown)
         words = f"time n^{in_time:.2f}" + ("" if in_memory is None else f", memory n^{in_memory:.2f}")
         if name != EXACT:
@@ -291,8 +288,9 @@ def exponents(found: Sequence[Row]) -> Iterator[Row]:
         }
 
 
-def _slope(lengths: Sequence[int], values: Sequence[float]) -> float:
-    """Of the line through the logarithms, by least squares."""
+def _slope(rows: Sequence[Row], key: str) -> float:
+    """Of the line through the logarithms of length and of this figure, by least squares."""
+    lengths, values = ([row[one] for row in rows] for one in ("tokens", key))
     return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
 
 
