@@ -35,6 +35,7 @@ from regard.compare.climb import Tally
 from regard.devices import usable_device
 from regard.errors import ConfigError
 from regard.files import read_json, write_json
+from regard.plugins import load_plugins
 from regard.tasks.own_data import own_examples
 from regard.tasks.recipe import Recipe, read_recipe
 from regard.training.interrupt import Interrupt, Stopped
@@ -82,7 +83,7 @@ def attention(name: str, tokens: int) -> str:
 
 def recall(seconds: float) -> Iterator[Job]:
     """Encoders where a mechanism looks in both directions, else decoders with exact attention's beside them."""
-    causal_only = [name for name, shape in MECHANISMS.items() if not shape.abilities.both_directions]
+    causal_only = [name for name, shape in MECHANISMS.items() if not shape.abilities.bidirectional]
     kinds = {"encoder": growth.able(False), "decoder": ["exact", *causal_only] if causal_only else []}
     for length, batch in LENGTHS.items():
         for kind, names in kinds.items():
@@ -300,6 +301,7 @@ def main() -> None:
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    load_plugins()
     if given.job is not None:
         (job,) = (one for one in jobs(given) if one.name == given.job)
         raise SystemExit(0 if run(job, given.out, given.until, given.at_once) else 3)

@@ -13,7 +13,7 @@ import regard
 from regard.inspection.contextual import word_in_sentences
 from regard.views.figure import save_figure
 from regard.views.meaning import draw_meaning, findings
-from regard.views.word_attention import Gaze, draw_gaze, gaze
+from regard.views.word_attention import WordAttention, draw_word_attention, word_attention
 
 DOCS = Path(__file__).parent
 WORDS = {
@@ -65,19 +65,19 @@ def main(folder: Path) -> None:
 def _pronouns(model: regard.Model) -> list[str]:
     lines = ["## it and their", "", f"> {PASSAGE}", ""]
     for word in ("it", "their"):
-        found = gaze(model.look(PASSAGE), model.tokenizer, word)
+        found = word_attention(model.look(PASSAGE), model.tokenizer, word)
         candidates = next(names for text, asked, names in ASKED if (text, asked) == (PASSAGE, word))
-        save_figure(draw_gaze(found, [found.of(name) for name in candidates]), DOCS / f"gaze-{word}.svg")
-        lines += [f"![where {word} looks](gaze-{word}.svg)", ""]
+        save_figure(draw_word_attention(found, [found.of(name) for name in candidates]), DOCS / f"word-{word}.svg")
+        lines += [f"![where {word} looks](word-{word}.svg)", ""]
     lines += ["| text | word | candidate | mean of all heads | most | where | in encoder.3, head 1 |", "|---" * 7 + "|"]
     for text, word, candidates in ASKED:
-        found = gaze(model.look(text), model.tokenizer, word)
+        found = word_attention(model.look(text), model.tokenizer, word)
         for name in candidates:
             lines.append(f"| {text} | {word} | {name} | {_row(found, found.of(name))} |")
     return [*lines, "", *CONCLUSION]
 
 
-def _row(found: Gaze, at: int) -> str:
+def _row(found: WordAttention, at: int) -> str:
     layer, head, most = found.most(at)
     mean, known = float(np.mean(found.weights[:, :, at])), float(found.weights[3, 1, at])
     return f"{mean:.3f} | {most:.3f} | {layer}, head {head} | {known:.3f}"

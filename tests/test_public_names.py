@@ -12,7 +12,9 @@ import regard
 
 PUBLIC = [
     "ALiBi",
+    "Abilities",
     "Additive",
+    "AttentionState",
     "Batch",
     "Beam",
     "Block",
@@ -25,7 +27,6 @@ PUBLIC = [
     "Dot",
     "FileError",
     "Filter",
-    "Function",
     "General",
     "Global",
     "Greedy",
@@ -33,8 +34,12 @@ PUBLIC = [
     "InputError",
     "Inputs",
     "KernelChoice",
+    "LayerContext",
     "Loss",
     "Mask",
+    "MaskFunction",
+    "Mechanism",
+    "MechanismShape",
     "Model",
     "MultiHeadAttention",
     "Network",
@@ -43,6 +48,7 @@ PUBLIC = [
     "Padded",
     "Padding",
     "Prefix",
+    "Projections",
     "Recipe",
     "RegardError",
     "RelativeBuckets",
@@ -51,6 +57,7 @@ PUBLIC = [
     "ScaledDot",
     "Score",
     "Similarity",
+    "Slot",
     "Stepper",
     "Stop",
     "Task",
@@ -63,6 +70,7 @@ PUBLIC = [
     "attend",
     "generate",
     "load",
+    "register_mechanism",
     "register_network",
     "register_similarity",
     "register_task",
@@ -119,7 +127,7 @@ def test_the_version_is_the_projects():
     assert regard.__version__ == project["version"]
 
 
-def test_every_error_of_ours_is_a_regard_error_and_reads_as_problem_and_remedy():
+def test_every_error_is_a_regard_error_and_reads_as_problem_and_remedy():
     for kind, built_in in (
         (regard.InputError, ValueError),
         (regard.FileError, OSError),

@@ -56,7 +56,7 @@ def similarity_of(name: str, head_width: int) -> Similarity:
 BIASES: dict[str, Callable[[Sizes], Bias | Tensor | None]] = {
     "no bias": lambda sizes: None,
     "alibi": lambda sizes: ALiBi(sizes.heads),
-    "t5": lambda sizes: RelativeBuckets(sizes.heads, buckets=8, furthest=19),
+    "t5": lambda sizes: RelativeBuckets(sizes.heads, buckets=8, max_distance=19),
     "tensor": lambda sizes: torch.randn(sizes.scores),
     "shared tensor": lambda sizes: torch.randn(sizes.queries, sizes.keys),
 }
@@ -104,10 +104,10 @@ def outcome(
     return {"output": out.detach()} | dict(zip(leaves, gradients, strict=True))
 
 
-def assert_same(ours: dict[str, Tensor] | None, theirs: dict[str, Tensor], tolerance: float = 1e-5) -> None:
+def assert_same(own: dict[str, Tensor] | None, peer: dict[str, Tensor], tolerance: float = 1e-5) -> None:
     """Both dictionaries hold the same numbers up to rounding."""
-    if ours is None:
+    if own is None:
         return  # the kernel refused, which `refused` has checked
-    assert ours.keys() == theirs.keys()
-    for name, one in ours.items():
-        assert_close(one, theirs[name].to(one.dtype), tolerance, name)
+    assert own.keys() == peer.keys()
+    for name, one in own.items():
+        assert_close(one, peer[name].to(one.dtype), tolerance, name)

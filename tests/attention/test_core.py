@@ -237,7 +237,7 @@ def test_gradients_are_those_of_finite_differences(name, kernel):
     given_tensors = sizes.draw(torch.float64, grad=True)
     if kernel != "reference" and similarity.as_dot(*given_tensors[:2]) is None:
         return  # refused: tests of the kernels
-    terms = RelativeBuckets(sizes.heads, buckets=4, furthest=5).double()
+    terms = RelativeBuckets(sizes.heads, buckets=4, max_distance=5).double()
     mask = Causal() & ~Padding(torch.tensor([1]))
     parameters = (*similarity.parameters(), *terms.parameters())
 

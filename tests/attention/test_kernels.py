@@ -45,8 +45,8 @@ def test_a_kernel_equals_the_reference_forward_and_backward(kernel, similarity, 
         given_tensors, added = sizes.draw(), BIASES[bias](sizes)
         learnt = similarity_of(similarity, sizes.head_width)
         mask = example.mask(sizes.scores) if example else None
-        ours, reference = (outcome(given_tensors, learnt, mask, added, name) for name in (kernel, "reference"))
-        assert_same(ours, reference)
+        actual, reference = (outcome(given_tensors, learnt, mask, added, name) for name in (kernel, "reference"))
+        assert_same(actual, reference)
 
 
 @every_fast_kernel
@@ -64,8 +64,8 @@ def test_a_kernel_equals_the_reference_at_any_size(kernel, similarity, bias, exa
     learnt, mask, added = similarity_of(similarity, drawn.head_width), example.mask(drawn.scores), BIASES[bias](drawn)
     learnt, added = learnt.double(), added if added is None else added.double()
     given_tensors = drawn.draw(torch.float64)
-    ours, reference = (outcome(given_tensors, learnt, mask, added, name) for name in (kernel, "reference"))
-    assert_same(ours, reference, 1e-9)
+    actual, reference = (outcome(given_tensors, learnt, mask, added, name) for name in (kernel, "reference"))
+    assert_same(actual, reference, 1e-9)
 
 
 @pytest.mark.parametrize("mask", [None, Causal(), Window(31)], ids=["no mask", "causal", "window"])
@@ -73,8 +73,8 @@ def test_the_explicit_kernel_equals_the_reference_where_it_works_in_parts(mask):
     sizes = Sizes(batch=5 * torch.get_num_threads(), kv_heads=7, queries=bmm.HALVED + 3, keys=bmm.HALVED + 3)
     assert sizes.batch * sizes.heads * sizes.queries * sizes.keys > 2 * bmm.CACHED * torch.get_num_threads()
     given_tensors, learnt = sizes.draw(), similarity_of("scaled_dot", sizes.head_width)
-    ours, reference = (outcome(given_tensors, learnt, mask, None, name) for name in ("bmm", "reference"))
-    assert_same(ours, reference)
+    actual, reference = (outcome(given_tensors, learnt, mask, None, name) for name in ("bmm", "reference"))
+    assert_same(actual, reference)
 
 
 @pytest.mark.parametrize(("kernel", "similarity"), ACCEPTED)
@@ -87,12 +87,12 @@ def test_bfloat16_is_right_to_its_own_rounding(kernel, similarity, bias):
         mask = example.mask(sizes.scores)
         if refused(kernel, Call(*given_tensors, learnt, mask, added, 0.0)):
             continue
-        ours = attend(*given_tensors, similarity=learnt, mask=mask, bias=added, kernel=kernel)
+        actual = attend(*given_tensors, similarity=learnt, mask=mask, bias=added, kernel=kernel)
         wide = (one.double() for one in given_tensors)
         exact = attend(*wide, similarity=learnt.double(), mask=mask, bias=added, kernel="reference")
         learnt.bfloat16()
-        assert ours.dtype == torch.bfloat16
-        assert_close(ours.double(), exact, BFLOAT16)
+        assert actual.dtype == torch.bfloat16
+        assert_close(actual.double(), exact, BFLOAT16)
 
 
 # A row that may attend to nothing
@@ -139,10 +139,10 @@ def test_a_bias_of_minus_infinity_forbids_as_a_mask_does(kernel):
     query, key, value = sizes.draw(grad=True)
     allowed = DENSE4.mask(sizes.scores).table
     bias = torch.zeros(sizes.scores).masked_fill(~allowed, -torch.inf)
-    ours = attend(query, key, value, bias=bias, kernel=kernel)
-    torch.testing.assert_close(ours, attend(query, key, value, mask=Dense(allowed), kernel="reference"))
-    assert (ours[~allowed.any(-1)] == 0).all()
-    assert all(one.isfinite().all() for one in torch.autograd.grad(ours.sum(), (query, key, value)))
+    actual = attend(query, key, value, bias=bias, kernel=kernel)
+    torch.testing.assert_close(actual, attend(query, key, value, mask=Dense(allowed), kernel="reference"))
+    assert (actual[~allowed.any(-1)] == 0).all()
+    assert all(one.isfinite().all() for one in torch.autograd.grad(actual.sum(), (query, key, value)))
 
 
 # What is said before
@@ -285,9 +285,9 @@ def test_many_tiles_equal_the_reference_forward_and_backward(mask, bias, queries
     sizes = Sizes(kv_heads=1, group=2, queries=queries, keys=1097, head_width=4, value_width=3)
     given_tensors, added = sizes.draw(), BIASES[bias](sizes)
     learnt = similarity_of("scaled_dot", 4)
-    ours, reference = (outcome(given_tensors, learnt, mask, added, name) for name in ("gathered", "reference"))
-    assert ours is not None
-    assert_same(ours, reference, 2e-5)
+    actual, reference = (outcome(given_tensors, learnt, mask, added, name) for name in ("gathered", "reference"))
+    assert actual is not None
+    assert_same(actual, reference, 2e-5)
 
 
 # What would go unnoticed otherwise
@@ -302,8 +302,8 @@ def broken(monkeypatch, owner, name, replacement) -> bool:
     assert_same(outcome(given_tensors, learnt, mask, None, "gathered"), reference)
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, replacement)
-        ours = outcome(given_tensors, learnt, (Causal() & Window(150)) | Global([0]), None, "gathered")
-        return not torch.allclose(ours["output"], reference["output"], atol=1e-4)
+        actual = outcome(given_tensors, learnt, (Causal() & Window(150)) | Global([0]), None, "gathered")
+        return not torch.allclose(actual["output"], reference["output"], atol=1e-4)
 
 
 def test_a_window_off_by_one_is_caught(monkeypatch):
@@ -328,8 +328,8 @@ def test_a_ragged_last_tile_called_full_is_caught(monkeypatch):
     reference = outcome(given_tensors, learnt, mask, None, "reference")
     assert_same(outcome(given_tensors, learnt, mask, None, "gathered"), reference)
     monkeypatch.setattr(gathered._Tiled, "_added", lambda self, rows, columns: None)
-    ours = outcome(given_tensors, learnt, mask, None, "gathered")
-    assert not torch.allclose(ours["output"], reference["output"], atol=1e-4)
+    actual = outcome(given_tensors, learnt, mask, None, "gathered")
+    assert not torch.allclose(actual["output"], reference["output"], atol=1e-4)
 
 
 def test_queries_that_are_not_numbers_are_refused_in_a_sentence():

@@ -19,9 +19,9 @@ from regard.attention.mask import (
     Dense,
     Dilated,
     Document,
-    Function,
     Global,
     Mask,
+    MaskFunction,
     Not,
     Or,
     Padding,
@@ -149,7 +149,7 @@ PREFIX = Example(
 )
 FUNCTION = Example(
     "function",
-    lambda shape: Function(lambda b, h, q, k: ((2 * b + 3 * h + q) % 4 != 2) & ((3 * q + 7 * k + h) % 11 % 3 != 0)),
+    lambda shape: MaskFunction(lambda b, h, q, k: ((2 * b + 3 * h + q) % 4 != 2) & ((3 * q + 7 * k + h) % 11 % 3 != 0)),
     lambda shape, b, h, q, k: (
         (2 * b + 3 * h + place(shape, q)) % 4 != 2 and (3 * place(shape, q) + 7 * k + h) % 11 % 3 != 0
     ),
@@ -370,11 +370,11 @@ def test_a_mask_has_no_truth_value_that_could_swallow_a_part(written):
         (lambda: True | Causal(), ("not bool", "regard.Causal()")),
         (lambda: Causal() & None, ("not NoneType",)),
         (lambda: Causal() | torch.ones(5, 5, dtype=torch.bool), ("a tensor", "regard.Dense(mask)")),
-        (lambda: Function(Causal()), ("not Causal", "lambda batch, head, query, key")),
-        (lambda: by_mask(Function(lambda b, h, q, k: q - k), (2, 3, 5, 7)), ("torch.int64", "boolean tensor")),
-        (lambda: by_mask(Function(lambda b, h, q, k: True), (2, 3, 5, 7)), ("gave bool", "boolean tensor")),
+        (lambda: MaskFunction(Causal()), ("not Causal", "lambda batch, head, query, key")),
+        (lambda: by_mask(MaskFunction(lambda b, h, q, k: q - k), (2, 3, 5, 7)), ("torch.int64", "boolean tensor")),
+        (lambda: by_mask(MaskFunction(lambda b, h, q, k: True), (2, 3, 5, 7)), ("gave bool", "boolean tensor")),
         (
-            lambda: by_mask(Function(lambda b, h, q, k: torch.ones(5, 6, dtype=torch.bool)), (2, 3, 5, 7)),
+            lambda: by_mask(MaskFunction(lambda b, h, q, k: torch.ones(5, 6, dtype=torch.bool)), (2, 3, 5, 7)),
             ("(1, 1, 5, 6)", "(2, 3, 5, 7)"),
         ),
     ],
@@ -393,7 +393,7 @@ def test_a_function_stands_for_a_mask_wherever_one_does(join):
         return (query - key) % 2 == 0
 
     shape = (2, 3, 5, 7)
-    np.testing.assert_array_equal(by_mask(join(Causal(), even), shape), by_mask(Causal() & Function(even), shape))
+    np.testing.assert_array_equal(by_mask(join(Causal(), even), shape), by_mask(Causal() & MaskFunction(even), shape))
     np.testing.assert_array_equal(by_mask(Causal() | even, shape), by_mask(even | Causal(), shape))
     query, key, value = (torch.randn(2, 3, tokens, 4) for tokens in (5, 7, 7))
     found = attend(query, key, value, mask=even)

@@ -135,12 +135,12 @@ def test_alibi_is_minus_slope_times_distance():
 # T5's buckets
 
 
-def bucket(distance: int, buckets: int, furthest: int, both_directions: bool) -> int:
+def bucket(distance: int, buckets: int, max_distance: int, bidirectional: bool) -> int:
     """The documented rule, in whole numbers: half the buckets one distance each, the rest in equal ratios up to the
-    furthest, everything beyond in the last; with both directions, half of all buckets for keys after the query.
+    max_distance, everything beyond in the last; with both directions, half of all buckets for keys after the query.
     """
     side = 0
-    if both_directions:
+    if bidirectional:
         buckets //= 2
         side = buckets if distance > 0 else 0
         distance = abs(distance)
@@ -150,34 +150,34 @@ def bucket(distance: int, buckets: int, furthest: int, both_directions: bool) ->
     if distance < exact:
         return side + distance
     ratios = buckets - exact
-    far = 0  # the largest with distance / exact ≥ (furthest / exact) ^ (far / ratios)
-    while far + 1 < ratios and distance**ratios * exact ** (far + 1) >= furthest ** (far + 1) * exact**ratios:
+    far = 0  # the largest with distance / exact ≥ (max_distance / exact) ^ (far / ratios)
+    while far + 1 < ratios and distance**ratios * exact ** (far + 1) >= max_distance ** (far + 1) * exact**ratios:
         far += 1
     return side + exact + far
 
 
-@pytest.mark.parametrize("both_directions", [True, False])
-@pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (16, 64), (8, 19), (4, 5), (10, 33), (64, 512)])
-def test_buckets_are_those_of_the_documented_rule(buckets, furthest, both_directions):
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (16, 64), (8, 19), (4, 5), (10, 33), (64, 512)])
+def test_buckets_are_those_of_the_documented_rule(buckets, max_distance, bidirectional):
     distances = range(-700, 701)
-    bias = RelativeBuckets(3, buckets=buckets, furthest=furthest, both_directions=both_directions)
-    expected = [bucket(distance, buckets, furthest, both_directions) for distance in distances]
+    bias = RelativeBuckets(3, buckets=buckets, max_distance=max_distance, bidirectional=bidirectional)
+    expected = [bucket(distance, buckets, max_distance, bidirectional) for distance in distances]
     assert bias.bucket(torch.tensor(distances)).tolist() == expected
-    if both_directions:
+    if bidirectional:
         assert set(expected) == set(range(buckets)) - {buckets // 2}  # no distance is 0 and ahead
     else:
         assert set(expected) == set(range(buckets))
 
 
-@pytest.mark.parametrize("both_directions", [True, False])
-def test_far_distances_share_the_last_bucket(both_directions):
-    bias = RelativeBuckets(3, buckets=8, furthest=19, both_directions=both_directions)
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_far_distances_share_the_last_bucket(bidirectional):
+    bias = RelativeBuckets(3, buckets=8, max_distance=19, bidirectional=bidirectional)
     assert len(set(bias.bucket(torch.tensor([-19, -20, -1000, -(10**9)])).tolist())) == 1
     assert len(set(bias.bucket(torch.tensor([19, 20, 1000, 10**9])).tolist())) == 1
 
 
 def test_the_term_of_a_pair_is_that_of_its_bucket_and_head():
-    bias = RelativeBuckets(3, buckets=8, furthest=19)
+    bias = RelativeBuckets(3, buckets=8, max_distance=19)
     found = bias.values(Grid.of((2, 3, 5, 7), CPU))
     assert found.shape == (1, 3, 5, 7)
     for head in range(3):
@@ -189,8 +189,8 @@ def test_the_term_of_a_pair_is_that_of_its_bucket_and_head():
 
 BIASES = {
     "alibi": lambda: ALiBi(3),
-    "t5": lambda: RelativeBuckets(3, buckets=8, furthest=19),
-    "t5 of the past": lambda: RelativeBuckets(3, buckets=8, furthest=19, both_directions=False),
+    "t5": lambda: RelativeBuckets(3, buckets=8, max_distance=19),
+    "t5 of the past": lambda: RelativeBuckets(3, buckets=8, max_distance=19, bidirectional=False),
 }
 
 
@@ -237,7 +237,7 @@ def test_rotary_attention_does_not_change_when_all_positions_move():
         (lambda: Sinusoidal(7), ("width of 7", "even")),
         (lambda: Rotary(7), ("head width of 7", "even")),
         (lambda: RelativeBuckets(3, buckets=2), ("2 relative buckets", "at least 4")),
-        (lambda: RelativeBuckets(3, buckets=32, furthest=32), ("32 relative buckets", "distance 32")),
+        (lambda: RelativeBuckets(3, buckets=32, max_distance=32), ("32 relative buckets", "distance 32")),
     ],
 )
 def test_what_has_no_pairs_or_no_room_is_refused(make, words):

@@ -49,8 +49,8 @@ def test_attention_is_the_formula_with_gradients(name, shared):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     direction = torch.randn_like(found)
     wanted = [query, key, value, *similarity.parameters()]
-    ours, theirs = (torch.autograd.grad((one * direction).sum(), wanted) for one in (found, expected))
-    for mine, other in zip(ours, theirs, strict=True):
+    own, peer = (torch.autograd.grad((one * direction).sum(), wanted) for one in (found, expected))
+    for mine, other in zip(own, peer, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-11)
 
 

@@ -25,9 +25,9 @@ def peer(architecture: str):
 
 @pytest.mark.parametrize("case", [training.TRANSLATOR, training.LANGUAGE_MODEL], ids=lambda case: case.architecture)
 def test_both_sides_train_models_of_one_size_on_the_same_number_of_tokens(case):
-    ours, theirs = training.regard(case, "float32"), peer(case.architecture)(case, "float32")
-    assert ours.tokens == theirs.tokens == case.batch * case.tokens
-    assert ours.parameters == pytest.approx(theirs.parameters, rel=0.01)
+    own, expected = training.regard(case, "float32"), peer(case.architecture)(case, "float32")
+    assert own.tokens == expected.tokens == case.batch * case.tokens
+    assert own.parameters == pytest.approx(expected.parameters, rel=0.01)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -63,10 +63,10 @@ def test_both_sides_take_the_same_steps_of_the_same_model(monkeypatch):
     monkeypatch.setattr(training_on_gpu, "STEPS", 30)
     size = training_on_gpu.Size(tokens=7, layers=2, width=24, heads=3, vocabulary=97, device="cpu")
     case = training_on_gpu.Case(3, size)
-    ours, theirs = training_on_gpu.regard(case, "float32"), training_on_gpu.transformers(case, "float32")
-    assert ours.tokens == theirs.tokens == 30 * 3 * 7
-    assert ours.parameters == theirs.parameters
-    for losses in (ours.work(), theirs.work()):
+    own, expected = training_on_gpu.regard(case, "float32"), training_on_gpu.transformers(case, "float32")
+    assert own.tokens == expected.tokens == 30 * 3 * 7
+    assert own.parameters == expected.parameters
+    for losses in (own.work(), expected.work()):
         assert sum(losses[-5:]) < sum(losses[:5])
 
 
@@ -77,13 +77,13 @@ def test_both_sides_take_the_same_steps_of_the_same_model(monkeypatch):
 def test_both_sides_decode_the_same_number_of_tokens(architecture, precision, beams, attention):
     pytest.importorskip("transformers")
     case = decoding.Case(2, beams, TINY[architecture], source_tokens=5, new_tokens=7)
-    ours, theirs = decoding.regard(case, precision), decoding.transformers(attention, case, precision)
-    assert ours.work() == theirs.work() == ours.tokens == theirs.tokens == 14
+    own, expected = decoding.regard(case, precision), decoding.transformers(attention, case, precision)
+    assert own.work() == expected.work() == own.tokens == expected.tokens == 14
 
 
 @pytest.mark.parametrize("size", [decoding.GPT2, decoding.LLAMA, decoding.MARIAN], ids=str)
 def test_the_decoders_are_of_one_size(size):
     pytest.importorskip("transformers")
     case = decoding.Case(1, size=size)
-    ours, theirs = decoding.regard(case, "float32"), decoding.transformers("sdpa", case, "float32")
-    assert ours.parameters == pytest.approx(theirs.parameters, rel=0.01)
+    own, expected = decoding.regard(case, "float32"), decoding.transformers("sdpa", case, "float32")
+    assert own.parameters == pytest.approx(expected.parameters, rel=0.01)

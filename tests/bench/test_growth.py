@@ -18,7 +18,7 @@ from regard.cli.bench_attention import MechanismsAsked
 from regard.errors import ConfigError, InputError, RegardError
 from regard.views.growth import draw_growth
 
-WHAT = "attention layer, both directions, 4 heads of 64, float32, forward"
+WHAT = "attention layer, bidirectional, 4 heads of 64, float32, forward"
 
 
 def grown(name: str, times: dict[int, float], exact: dict[int, float] | None = None) -> list[dict]:
@@ -54,7 +54,7 @@ def test_every_registered_mechanism_is_measured_where_it_can_be():
         assert set(names) == {
             name
             for name, shape in MECHANISMS.items()
-            if (shape.abilities.causal if causal else shape.abilities.both_directions)
+            if (shape.abilities.causal if causal else shape.abilities.bidirectional)
         }
         assert growth.count("cpu", [8, 16], causal=causal) == 4 * len(names)
 

@@ -15,10 +15,10 @@ LINES = [f"def rose_{number % 7}(river): return {number}  # naïve\n" for number
 
 def test_regard_and_tokenizers_learn_the_same_merges():
     case = bench.Case("lines", LINES, 293)
-    ours, theirs = (bench.trainers()[name](case)() for name in ("regard", "tokenizers"))
-    model = json.loads(theirs.to_str())["model"]
-    assert [list(pair) for pair in ours.merges] == model["merges"]
-    assert json.loads(ours.to_json())["model"]["vocab"] == model["vocab"]
+    actual, expected = (bench.trainers()[name](case)() for name in ("regard", "tokenizers"))
+    model = json.loads(expected.to_str())["model"]
+    assert [list(pair) for pair in actual.merges] == model["merges"]
+    assert json.loads(actual.to_json())["model"]["vocab"] == model["vocab"]
 
 
 def test_every_contestant_gives_the_same_ids():
@@ -37,8 +37,8 @@ def test_rows_have_a_figure_and_a_ratio_to_regard(tmp_path):
     rows = list(bench.rows(path, most=10_000, size=290))
     assert {row["contestant"] for row in rows} >= {"regard", "tokenizers", "tiktoken, in threads"}
     for row in rows:
-        ours = next(one for one in rows if one["what"] == row["what"] and one["contestant"] == "regard")
-        assert row["ratio"] == pytest.approx(row["milliseconds"] / ours["milliseconds"], rel=0.02)
+        actual = next(one for one in rows if one["what"] == row["what"] and one["contestant"] == "regard")
+        assert row["ratio"] == pytest.approx(row["milliseconds"] / actual["milliseconds"], rel=0.02)
         assert row["figure"].endswith(" MB/s")
 
 

@@ -57,11 +57,11 @@ def test_both_sides_train_the_same_words(tmp_path):
     path = tmp_path / "text"
     path.write_text("\n".join(" ".join(f"w{(line * step) % 17}" for step in range(9)) for line in range(80)))
     plan = Word2VecPlan(width=7, epochs=2, min_count=5, seed=1)
-    ours = bench.regard(encode_corpus(lambda: read_texts([path]), plan.min_count), plan)
-    theirs = bench.gensim(path, plan)
-    assert set(ours[0].words) == set(theirs[0].words)
-    assert ours[0].width == theirs[0].width == 7
-    assert ours[1] == theirs[1]
+    own = bench.regard(encode_corpus(lambda: read_texts([path]), plan.min_count), plan)
+    peer = bench.gensim(path, plan)
+    assert set(own[0].words) == set(peer[0].words)
+    assert own[0].width == peer[0].width == 7
+    assert own[1] == peer[1]
 
 
 def test_without_the_files_of_questions_there_is_no_quality(tmp_path):

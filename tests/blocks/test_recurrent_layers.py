@@ -19,12 +19,12 @@ def ids(lengths: tuple[int, ...], side: str) -> Padded:
 def torch_layers(stack: RecurrentStack, cell: str, inputs: int, width: int, bidirectional: bool) -> nn.Module:
     """PyTorch's own stack with the same weights."""
     layers = len(stack.layers)
-    theirs = LAYERS[cell](inputs, width, layers, batch_first=True, bidirectional=bidirectional).double()
+    peer = LAYERS[cell](inputs, width, layers, batch_first=True, bidirectional=bidirectional).double()
     with torch.no_grad():
         for index, layer in enumerate(stack.layers):
             for name, weight in layer.named_parameters():
-                theirs.get_parameter(name.replace("_l0", f"_l{index}")).copy_(weight)
-    return theirs
+                peer.get_parameter(name.replace("_l0", f"_l{index}")).copy_(weight)
+    return peer
 
 
 @every_cell
@@ -33,19 +33,19 @@ def torch_layers(stack: RecurrentStack, cell: str, inputs: int, width: int, bidi
 def test_a_padded_batch_equals_pytorchs_layers_text_by_text_with_gradients(cell, bidirectional, side):
     torch.manual_seed(0)
     stack = RecurrentStack(cell, 3, 5, 2, 0.0, bidirectional=bidirectional).double()
-    theirs = torch_layers(stack, cell, 3, 5, bidirectional)
+    peer = torch_layers(stack, cell, 3, 5, bidirectional)
     padded = ids(LENGTHS, side)
     inputs = torch.randn(4, 7, 3, dtype=torch.float64, requires_grad=True)
     out, states = stack(inputs, padded=padded)
     assert len(states) == STATES[cell]
     alone = [inputs[row][real][None] for row, real in enumerate(padded.real)]
-    found = [theirs(text) for text in alone]
+    found = [peer(text) for text in alone]
     for row, real in enumerate(padded.real):
         torch.testing.assert_close(out[row][real], found[row][0][0])
         assert not out[row][~real].any()
         last = found[row][1] if isinstance(found[row][1], tuple) else (found[row][1],)
-        for ours, other in zip(states, last, strict=True):
-            torch.testing.assert_close(ours[:, row], other[:, 0])
+        for actual, other in zip(states, last, strict=True):
+            torch.testing.assert_close(actual[:, row], other[:, 0])
     direction = torch.randn(out.shape, dtype=torch.float64)
     (mine,) = torch.autograd.grad((out * direction).sum(), inputs, retain_graph=True)
     wanted = sum((found[row][0][0] * direction[row][real]).sum() for row, real in enumerate(padded.real))
@@ -54,7 +54,7 @@ def test_a_padded_batch_equals_pytorchs_layers_text_by_text_with_gradients(cell,
 
 @every_cell
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_a_text_of_no_tokens_leaves_its_state_and_the_others_go_on_from_theirs(cell, side):
+def test_a_text_of_no_tokens_leaves_its_state_and_the_others_go_on_from_their_own(cell, side):
     torch.manual_seed(0)
     stack = RecurrentStack(cell, 3, 5, 2, 0.0).double()
     before = tuple(torch.randn(2, 3, 5, dtype=torch.float64) for _ in range(STATES[cell]))
@@ -63,16 +63,16 @@ def test_a_text_of_no_tokens_leaves_its_state_and_the_others_go_on_from_theirs(c
     for row, real in enumerate(padded.real):
         start = tuple(one[:, row : row + 1].contiguous() for one in before)
         expected = stack(inputs[row][real][None], start)[1] if real.any() else start
-        for ours, other in zip(after, expected, strict=True):
-            torch.testing.assert_close(ours[:, row], other[:, 0])
+        for actual, other in zip(after, expected, strict=True):
+            torch.testing.assert_close(actual[:, row], other[:, 0])
 
 
 @every_cell
 def test_steps_of_cells_with_a_context_equal_pytorchs_cells(cell):
     torch.manual_seed(0)
     cells = ContextCells(cell, 3, 7, 5, 2, 0.0).double()
-    theirs = [CELLS[cell](10, 5).double(), CELLS[cell](5, 5).double()]
-    for mine, other in zip(cells.cells, theirs, strict=True):
+    peer = [CELLS[cell](10, 5).double(), CELLS[cell](5, 5).double()]
+    for mine, other in zip(cells.cells, peer, strict=True):
         weights = mine.state_dict()
         if mine is cells.cells[0]:
             weights["weight_ih"] = torch.cat((weights["weight_ih"], cells.of_context.weight), dim=1)
@@ -81,12 +81,12 @@ def test_steps_of_cells_with_a_context_equal_pytorchs_cells(cell):
     state = tuple(torch.randn(2, 2, 5, dtype=torch.float64) for _ in range(STATES[cell]))
     after = cells(cells.read(embedded)[:, 1], context, list(zip(*state, strict=True)))
     below: Tensor = torch.cat((embedded[:, 1], context), dim=-1)
-    for layer, one in enumerate(theirs):
+    for layer, one in enumerate(peer):
         own = tuple(part[layer] for part in state)
         found = one(below, own if cell == "lstm" else own[0])
         found = found if cell == "lstm" else (found,)
-        for ours, other in zip(after[layer], found, strict=True):
-            torch.testing.assert_close(ours, other)
+        for actual, other in zip(after[layer], found, strict=True):
+            torch.testing.assert_close(actual, other)
         below = found[0]
 
 

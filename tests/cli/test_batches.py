@@ -65,7 +65,7 @@ def test_what_only_the_network_refuses_is_found_among_its_neighbours(call, tmp_p
     """A text beyond the learnt positions is refused when it is read, together with those beside it."""
     (tmp_path / "pairs.tsv").write_text("a b\tb a\nc d\td c\n")
     values = {"data": {"train": "pairs.tsv", "valid": "pairs.tsv", "folder": str(tmp_path)}, "training": {"steps": 1}}
-    values |= {"model": {"width": 8, "heads": 2, "layers": 1, "positions": "learnt", "max_positions": 80}}
+    values |= {"model": {"width": 8, "heads": 2, "layers": 1, "positions": "learned", "max_positions": 80}}
     values |= {"tokenizer": {"size": 264}, "decoding": {"max_new_tokens": 3}}
     loaded = regard.train(regard.Recipe.model_validate(values), tmp_path / "run")
     texts = ["a b", "c d e", "f g", "h i j k", "l m"]

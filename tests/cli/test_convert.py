@@ -44,12 +44,12 @@ def test_what_was_converted_answers_as_what_it_came_from(stories, to, call):
     assert (found.code, found.out) == (0, wanted.out)
 
 
-def test_what_is_written_is_ours_unless_something_else_is_asked_for(stories, call):
+def test_what_is_written_is_regards_unless_something_else_is_asked_for(stories, call):
     call("convert", stories, "out")
     assert json.loads(Path("out/config.json").read_text())["model_type"] == "regard-transformer"
-    call("convert", "out", "theirs", "--to", "huggingface")
-    assert family_of(Path("theirs")).name == "llama"
-    call("convert", "theirs", "again")
+    call("convert", "out", "huggingface", "--to", "huggingface")
+    assert family_of(Path("huggingface")).name == "llama"
+    call("convert", "huggingface", "again")
     assert Path("again/model.safetensors").read_bytes() == Path("out/model.safetensors").read_bytes()
     pieces, kept = (json.loads(Path(folder, "tokenizer.json").read_text()) for folder in ("out", "again"))
     assert kept["model"].pop("kept_settings") == {"model_max_length": 67}  # which the folder in between says

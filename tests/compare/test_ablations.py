@@ -238,7 +238,7 @@ def test_without_norms_what_is_about_norms_is_refused(key):
 
 @pytest.mark.parametrize("left_out", [{"norm": "none"}, {"residual": False}])
 def test_no_other_library_is_told_of_a_network_without_a_part(left_out):
-    shape = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt"}
+    shape = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learned"}
     config = regard.TransformerConfig(vocabulary=11, width=8, heads=2, scale_embeddings=False, **shape)
     assert FAMILIES["gpt"].lacking(config) == {}
     assert set(left_out) & set(FAMILIES["gpt"].lacking(config.model_copy(update=left_out)))

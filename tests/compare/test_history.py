@@ -108,16 +108,17 @@ def test_the_page_needs_no_network_and_runs_no_script(climbed):
 def test_what_is_drawn_is_what_was_measured(climbed):
     record = json.loads((climbed[0] / "history.json").read_text())
     axes = climbed[1].figure().axes
-    assert len(axes) == 1 + 1 + 2 + 3
-    for rung, *lines in zip(record["rungs"], *(one.lines for one in axes[:4]), strict=True):
+    assert len(axes) == 1 + 2 + 2 + 3
+    for rung, *lines in zip(record["rungs"], *(one.lines for one in axes[:5]), strict=True):
         kept = [
             [one["exact"] for one in rung["buckets"]],
             list(rung["gradient_norm"].values()),
+            list(rung["gradient_norm_trained"].values()),
             list(rung["sequential_operations"].values()),
             list(rung["microseconds_per_token"].values()),
         ]
         assert [list(line.get_ydata()) for line in lines] == kept
-    widths = [[bar.get_width() for bar in one.patches] for one in axes[4:]]
+    widths = [[bar.get_width() for bar in one.patches] for one in axes[5:]]
     keys = ("parameters", "tokens_per_second", "seconds")
     assert widths == [[rung[key] for rung in record["rungs"]] for key in keys]
 
@@ -352,33 +353,44 @@ def test_what_is_said_of_quality(fixed, attending, begins):
 def test_what_is_said_of_gradients():
     norms = {"rnn": {8: 1.0, 100: 1e-9}, "lstm": {8: 1.0, 100: 1e-4}, "gru": {8: 1.0, 100: 2e-9}}
     flat = {8: 1.0, 100: 1e-2}
-    said = sentences.on_gradients({**norms, "attention": flat, "transformer": flat})
-    assert said.startswith("100 tokens away the plain RNN's gradient is 10⁷× below that of GRU + attention; gates help")
+    after = {"rnn": {8: 1.0, 100: 1e-2}, "attention": {8: 1.0, 100: 5e-2}}
+    said = sentences.on_gradients({**norms, "attention": flat, "transformer": flat}, after)
+    assert said.startswith("Where training begins, 100 tokens away, the plain RNN's gradient is 10⁷× below that of GRU")
+    assert "that of GRU + attention; gates help" in said
     assert "the LSTM's is 100,000× the RNN's" in said
-    assert said.endswith("but not the GRU's.")
-    absent = sentences.on_gradients({**norms, "rnn": {8: 1.0, 100: 1e-3}, "attention": flat, "transformer": flat})
-    assert absent == (
-        "The plain RNN's gradient does not vanish here: 100 tokens away it is 10.0× below that of GRU + attention."
+    assert said.endswith("but not the GRU's; after training it is 5.0× below that of GRU + attention.")
+    absent = sentences.on_gradients(
+        {**norms, "rnn": {8: 1.0, 100: 1e-3}, "attention": flat, "transformer": flat}, after
     )
-    above = sentences.on_gradients({**norms, "rnn": {8: 1.0, 100: 1e-1}, "attention": flat, "transformer": flat})
-    assert above.endswith("it is 10.0× above that of GRU + attention.")
-    useless = sentences.on_gradients({key: {100: 1e-9 if key != "attention" else 1.0} for key in rungs.MODELS})
-    assert useless.endswith("gates do not help.")
-    gone = sentences.on_gradients({key: {100: 0.0 if key == "rnn" else 1.0} for key in rungs.MODELS})
+    assert absent.startswith(
+        "The plain RNN's gradient does not vanish here: where training begins, 100 tokens away, it"
+    )
+    assert "it is 10.0× below that of GRU + attention; after" in absent
+    above = sentences.on_gradients({**norms, "rnn": {8: 1.0, 100: 1e-1}, "attention": flat, "transformer": flat}, after)
+    assert "it is 10.0× above that of GRU + attention; after" in above
+    useless = sentences.on_gradients({key: {100: 1e-9 if key != "attention" else 1.0} for key in rungs.MODELS}, after)
+    assert "gates do not help; " in useless
+    gone = sentences.on_gradients({key: {100: 0.0 if key == "rnn" else 1.0} for key in rungs.MODELS}, after)
     assert "infinitely many times below" in gone
 
 
 def test_what_is_said_of_operations_and_time():
     operations = {"rnn": {8: 80, 1024: 6000}, "transformer": {8: 113, 1024: 113}}
-    said = sentences.on_time(operations, {"rnn": {8: 10.0, 1024: 60.0}, "transformer": {8: 20.0, 1024: 30.0}})
+    times = {
+        "rnn": {8: 10.0, 1024: 60.0},
+        "attention": {8: 10.0, 1024: 300.0},
+        "transformer": {8: 20.0, 1024: 30.0},
+    }
+    said = sentences.on_time(operations, times)
     assert said == (
         "From 8 to 1,024 tokens the longest chain of operations goes from 80 to 6,000 in the RNN and stays at 113 in "
-        "the Transformer; a token takes 6.0× as long in the RNN and 1.5× as long in the Transformer."
+        "the Transformer; a token takes 6.0× as long in the RNN, 30× in GRU + attention and 1.5× in the Transformer."
     )
-    for times in ({"rnn": 2.0, "transformer": 1.5}, {"rnn": 6.0, "transformer": 3.0}):
-        absent = sentences.on_time(operations, {key: {8: 1.0, 1024: factor} for key, factor in times.items()})
+    for factors in ((2.0, 5.0, 1.5), (6.0, 5.0, 3.0)):
+        grown = dict(zip(times, factors, strict=True))
+        absent = sentences.on_time(operations, {key: {8: 1.0, 1024: factor} for key, factor in grown.items()})
         assert "the expected gap in time does not show" in absent
-        assert all(f"{factor:.1f}×" in absent for factor in times.values())
+        assert all(f"{factor:.1f}×" in absent for factor in factors)
 
 
 def test_what_is_said_of_cost():

@@ -30,7 +30,7 @@ VARIANTS = (
     ("encoder_decoder", {"similarity": "additive"}),
     ("decoder", {}),
     ("decoder", {"positions": "rotary", "heads": 6, "key_value_heads": 2, "norm": "rms", "norm_placement": "pre"}),
-    ("decoder", {"positions": "learnt", "similarity": "general"}),
+    ("decoder", {"positions": "learned", "similarity": "general"}),
     ("encoder", {}),
     ("encoder", {"positions": "alibi", "feedforward": "swiglu"}),
     ("encoder", {"positions": "none", "similarity": "cosine"}),

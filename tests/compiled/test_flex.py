@@ -32,9 +32,9 @@ def test_flex_equals_the_reference(mask):
     query = torch.randn(2, 4, 300, 16)
     key, value = torch.randn(2, 2, 411, 16), torch.randn(2, 2, 411, 16)
     with torch.no_grad():
-        ours = attend(query, key, value, mask=mask, kernel="flex")
+        own = attend(query, key, value, mask=mask, kernel="flex")
         reference = attend(query, key, value, mask=mask, kernel="reference")
-    assert_close(ours, reference)
+    assert_close(own, reference)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_flex_adds_a_bias_as_the_reference_does(bias):
     key, value = torch.randn(2, 2, 411, 16), torch.randn(2, 2, 411, 16)
     for mask in (None, Causal() & Window(70)):
         with torch.no_grad():
-            ours = attend(query, key, value, mask=mask, bias=bias, kernel="flex")
+            own = attend(query, key, value, mask=mask, bias=bias, kernel="flex")
             reference = attend(query, key, value, mask=mask, bias=bias, kernel="reference")
-        assert_close(ours, reference)
+        assert_close(own, reference)
 
 
 @pytest.mark.parametrize("mask", [*MASKS.values(), Block(128)], ids=[*MASKS.keys(), "blocks"])

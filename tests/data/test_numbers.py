@@ -154,14 +154,14 @@ def test_numbers_are_written_as_the_language_does(language, number):
 @languages
 @given(number=numbers)
 def test_num2words_agrees_but_for_its_known_mistakes(language, number):
-    theirs = num2words(number, lang=language)
+    peer = num2words(number, lang=language)
     if language == "de":
-        theirs = theirs.replace("einstausend", "eintausend")
+        peer = peer.replace("einstausend", "eintausend")
     if language == "es":
-        theirs = theirs.replace("veintiuno mil", "veintiún mil").replace("uno mil", "un mil")
+        peer = peer.replace("veintiuno mil", "veintiún mil").replace("uno mil", "un mil")
     if language == "it":
-        theirs = re.sub("(?<=.)tre$", "tré", theirs)
-    assert write_number(number, language) == theirs
+        peer = re.sub("(?<=.)tre$", "tré", peer)
+    assert write_number(number, language) == peer
 
 
 @languages

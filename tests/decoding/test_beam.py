@@ -129,7 +129,7 @@ def test_a_beam_equals_transformers(penalty):
     lengths = set()
     for seed in range(13):
         end, prompt = seed, torch.randint(13, (1, 3), generator=torch.Generator().manual_seed(seed))
-        theirs = model.generate(
+        peer = model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             num_beams=4,
@@ -145,10 +145,10 @@ def test_a_beam_equals_transformers(penalty):
         )
         case = told_case(logits, [tuple(prompt[0].tolist())])
         [found] = search_all(case.stepper, case.inputs, Beam(4, penalty), Stop(end, 9))
-        texts = [row[3:] for row in theirs.sequences.tolist()]
+        texts = [row[3:] for row in peer.sequences.tolist()]
         texts = [tuple(text[: text.index(end) + 1] if end in text else text) for text in texts]
         assert [one.ids for one in found] == texts
-        assert_close(torch.tensor([one.score for one in found]), theirs.sequences_scores.float())
+        assert_close(torch.tensor([one.score for one in found]), peer.sequences_scores.float())
         lengths |= {len(one.ids) for one in found}
     assert len(lengths) > 3 or penalty > 1  # a high penalty takes the longest
 

@@ -14,7 +14,7 @@ from regard.errors import InputError
 
 LIMIT = 9
 STRATEGIES = (Greedy(), Sample(temperature=1.4, seed=2), Sample(top_k=3, top_p=0.9, seed=1), Beam(3, 0.7), Beam(1))
-SCHEMES = ("sinusoidal", "learnt", "rotary", "alibi", "t5", "none")
+SCHEMES = ("sinusoidal", "learned", "rotary", "alibi", "t5", "none")
 TRANSFORMERS = {
     f"{architecture}, {positions}": (architecture, positions)
     for architecture in ("encoder_decoder", "decoder")

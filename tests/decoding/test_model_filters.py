@@ -19,7 +19,7 @@ def test_without_filters_nothing_changes(likely):
         assert torch.equal(apply((), likely, place, LIMIT), likely)
 
 
-def test_what_is_banned_has_no_chance_and_the_rest_keep_theirs(likely):
+def test_what_is_banned_has_no_chance_and_the_rest_keep_their_own(likely):
     found = apply([Suppressed((2, 7))], likely, 1, LIMIT).exp()
     kept = [place for place in range(11) if place not in (2, 7)]
     assert found[:, [2, 7]].eq(0).all()

@@ -22,4 +22,4 @@ def test_logits_that_are_no_numbers_are_refused(where, strategy):
         model.get_parameter(where)[0] = torch.nan
     inputs = Inputs(Padded.of([[1], [1]]), Padded.of([[3, 4, 5], [6, 7]]))
     with pytest.raises(InputError, match="NaN"):
-        generate(model, inputs, strategy, Stop(end=2, tokens=5))
+        generate(model, inputs, strategy, Stop(eos_id=2, max_new_tokens=5))

@@ -40,7 +40,7 @@ def after(positions: str, prompt: list[int], written: tuple[int, ...]) -> torch.
         return model(positions)(Inputs(Padded.of([held])))[0, -1].log_softmax(-1)
 
 
-@pytest.mark.parametrize("positions", ["learnt", "rotary"])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_what_is_written_equals_reading_the_last_tokens_anew(positions):
     stepper = Sliding(model(positions), LIMIT)
     found = generate(stepper, Inputs(Padded.of(PROMPTS, side="left")), Greedy(), STOP)

@@ -38,10 +38,10 @@ def test_neighbours_and_analogies_are_gensims(vectors):
     peer = gensim.KeyedVectors(7)
     peer.add_vectors(list(WORDS), vectors.matrix)
     for first, second, third in zip(WORDS, WORDS[3:] + WORDS[:3], WORDS[5:] + WORDS[:5], strict=True):
-        theirs = peer.most_similar(positive=[second, third], negative=[first], topn=5)
-        ours = vectors.analogy(first, second, third, 5)
-        assert [one.word for one in ours] == [word for word, _ in theirs]
-        assert [one.similarity for one in ours] == pytest.approx([value for _, value in theirs], abs=1e-5)
+        wanted = peer.most_similar(positive=[second, third], negative=[first], topn=5)
+        own = vectors.analogy(first, second, third, 5)
+        assert [one.word for one in own] == [word for word, _ in wanted]
+        assert [one.similarity for one in own] == pytest.approx([value for _, value in wanted], abs=1e-5)
         assert [one.word for one in vectors.neighbours(first, 4)] == [
             word for word, _ in peer.most_similar(first, topn=4)
         ]

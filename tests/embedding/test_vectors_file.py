@@ -1,4 +1,4 @@
-"""Files of vectors: both formats there and back, gensim's files and ours in each other's hands, and damaged ones."""
+"""Files of vectors: both formats there and back, gensim's files and Regard's read by the other, and damaged ones."""
 
 import gzip
 import struct
@@ -52,15 +52,15 @@ def test_every_word_and_every_number_comes_back(tmp_path_factory, pairs, name):
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_gensim_reads_ours_and_we_read_gensims(vectors, binary, tmp_path):
+def test_gensim_reads_regards_files_and_regard_gensims(vectors, binary, tmp_path):
     gensim = pytest.importorskip("gensim.models.keyedvectors")
-    ours, theirs = tmp_path / ("ours.bin" if binary else "ours.txt"), tmp_path / "theirs"
-    write_vectors(vectors, ours)
-    peer = gensim.KeyedVectors.load_word2vec_format(str(ours), binary=binary)
+    own, expected = tmp_path / ("regard.bin" if binary else "regard.txt"), tmp_path / "gensim"
+    write_vectors(vectors, own)
+    peer = gensim.KeyedVectors.load_word2vec_format(str(own), binary=binary)
     assert peer.index_to_key == list(WORDS)
     assert peer.vectors.tobytes() == vectors.matrix.tobytes()
-    peer.save_word2vec_format(str(theirs), binary=binary, sort_attr="none")
-    assert same(read_vectors(theirs), vectors)
+    peer.save_word2vec_format(str(expected), binary=binary, sort_attr="none")
+    assert same(read_vectors(expected), vectors)
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"], ids=["gensim", "word2vec"])

@@ -119,7 +119,7 @@ def test_vectors_begin_small_and_questions_at_zero_so_that_every_answer_is_even(
         ({"windows": 3}, "key 'windows' is unknown; did you mean 'window'"),
         ({"kind": "glove"}, "kind = 'glove' cannot be used"),
         ({"loss": "hierarchical-softmax", "negatives": 3}, "negatives have no effect with loss 'hierarchical-softmax'"),
-        ({"rate": 0.0}, "rate = 0.0 cannot be used"),
+        ({"learning_rate": 0.0}, "learning_rate = 0.0 cannot be used"),
     ],
 )
 def test_an_impossible_plan_is_refused(options, said):

@@ -158,7 +158,7 @@ def test_another_seed_gives_other_vectors():
 
 @every_form
 def test_the_loss_of_every_epoch_is_lower(kind, loss):
-    losses = fit(corpus(), plan(kind, loss, epochs=6, rate=0.1)).losses
+    losses = fit(corpus(), plan(kind, loss, epochs=6, learning_rate=0.1)).losses
     assert len(losses) == 6
     assert all(later < earlier for earlier, later in pairwise(losses))
 
@@ -166,7 +166,7 @@ def test_the_loss_of_every_epoch_is_lower(kind, loss):
 def test_words_that_occur_together_become_neighbours():
     starts = np.random.default_rng(3).integers(0, 53, size=1500)
     lines = [" ".join(f"w{(start + step) % 53}" for step in range(11)) for start in starts]
-    vectors = fit(encode_corpus(lambda: lines, 1), plan(*FORMS[0], epochs=10, rate=0.05, sample=1.0)).vectors
+    vectors = fit(encode_corpus(lambda: lines, 1), plan(*FORMS[0], epochs=10, learning_rate=0.05, sample=1.0)).vectors
     near, far = (
         np.mean([vectors.similarity(f"w{number}", f"w{(number + step) % 53}") for number in range(53)])
         for step in (1, 20)
@@ -261,7 +261,7 @@ def test_progress_counts_words_and_no_ends_of_lines():
 @pytest.mark.parametrize("rate", [5e-324, 1e-9, 1.0])
 @every_form
 def test_a_block_has_a_size_at_every_rate(kind, loss, rate):
-    size = len(prepare(corpus(words=997), plan(kind, loss, rate=rate))[2].losses)
+    size = len(prepare(corpus(words=997), plan(kind, loss, learning_rate=rate))[2].losses)
     assert 1 <= size <= word2vec_fit.LARGEST_BLOCK
 
 

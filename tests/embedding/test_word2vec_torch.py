@@ -130,7 +130,7 @@ def test_the_rate_falls_evenly_from_the_first_batch_to_the_last(monkeypatch):
     text = corpus(2000)
     text = EncodedCorpus(text.words, text.counts, tuple(np.array_split(text.chunks[0], 89)))
     monkeypatch.setattr(torch_fit, "step", listening)
-    fit_in_batches(text, plan(*FORMS[0], rate=0.03, sample=1.0, epochs=2), "cpu")
+    fit_in_batches(text, plan(*FORMS[0], learning_rate=0.03, sample=1.0, epochs=2), "cpu")
     assert rates[0] == 0.03
     assert all(later < earlier for earlier, later in pairwise(rates))
     assert max(earlier - later for earlier, later in pairwise(rates)) < 0.03 * 3 / len(rates)
@@ -146,7 +146,7 @@ def test_two_words_over_and_over_stay_finite_and_are_learnt(kind, loss):
 
 @every_form
 def test_the_loss_of_every_epoch_is_lower(kind, loss):
-    losses = fit_in_batches(corpus(), plan(kind, loss, epochs=4, rate=0.1), "cpu").losses
+    losses = fit_in_batches(corpus(), plan(kind, loss, epochs=4, learning_rate=0.1), "cpu").losses
     assert all(later < earlier for earlier, later in pairwise(losses))
 
 

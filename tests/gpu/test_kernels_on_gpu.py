@@ -69,8 +69,8 @@ def test_a_kernel_equals_the_reference(kernel, name, sizes, dtype):
         with pytest.raises(ValueError, match="cannot run this call"):
             attend(query, key, value, mask=masks(queries, keys)[name], kernel=kernel)
         return
-    ours, exact = outcomes(sizes, dtype, kernel, mask=masks(queries, keys)[name])
-    for one, other in zip(ours, exact, strict=True):
+    own, exact = outcomes(sizes, dtype, kernel, mask=masks(queries, keys)[name])
+    for one, other in zip(own, exact, strict=True):
         if name == "nothing":
             assert (one == 0).all()
         else:
@@ -80,11 +80,11 @@ def test_a_kernel_equals_the_reference(kernel, name, sizes, dtype):
 @pytest.mark.parametrize("kernel", ["sdpa", "flex"])
 @pytest.mark.parametrize("name", ["alibi", "t5"])
 def test_a_bias_is_added_and_a_learnt_one_gets_its_gradient(kernel, name):
-    bias = (ALiBi(4) if name == "alibi" else RelativeBuckets(4, both_directions=False)).cuda()
+    bias = (ALiBi(4) if name == "alibi" else RelativeBuckets(4, bidirectional=False)).cuda()
     mask = Causal() & Window(200)
-    ours, exact = outcomes(CACHED_AND_GROUPED, torch.float32, kernel, mask=mask, bias=bias)
-    assert len(ours) == (4 if name == "alibi" else 5)
-    for one, other in zip(ours, exact, strict=True):
+    own, exact = outcomes(CACHED_AND_GROUPED, torch.float32, kernel, mask=mask, bias=bias)
+    assert len(own) == (4 if name == "alibi" else 5)
+    for one, other in zip(own, exact, strict=True):
         assert (one.double() - other).norm() / other.norm() < ROUNDING[torch.float32]
 
 
@@ -100,12 +100,12 @@ def outcomes(sizes, dtype, kernel, *, mask, bias=None):
     given = tensors(sizes, dtype)
     towards = torch.randn_like(given[0])
     learnt = [] if bias is None else list(bias.parameters())
-    ours = attend(*given, mask=mask, bias=bias, kernel=kernel)
-    gradients = torch.autograd.grad((ours * towards).sum(), [*given, *learnt])
+    own = attend(*given, mask=mask, bias=bias, kernel=kernel)
+    gradients = torch.autograd.grad((own * towards).sum(), [*given, *learnt])
     wide = [one.detach().double().requires_grad_() for one in given]
     exact = attend(*wide, mask=mask, bias=bias, kernel="reference")
     expected = torch.autograd.grad((exact * towards).sum(), [*wide, *learnt])
-    return (ours, *gradients), (exact, *expected)
+    return (own, *gradients), (exact, *expected)
 
 
 def test_the_kernel_that_pays_is_chosen_and_is_the_one_that_runs():
@@ -156,9 +156,9 @@ def test_very_negative_scores_train_by_the_kernel_that_is_chosen(dtype, length, 
     more = {"bias": torch.zeros(length, length, device="cuda", dtype=dtype)} if bias else {}
     chosen = which_kernel(*given, mask=mask, **more).name
     assert chosen == ("cudnn" if name == "causal" and not bias else "sdpa")
-    ours = attend(*given, mask=mask, **more)
-    towards = torch.randn_like(ours)
-    found = [ours, *torch.autograd.grad((ours * towards).sum(), given)]
+    own = attend(*given, mask=mask, **more)
+    towards = torch.randn_like(own)
+    found = [own, *torch.autograd.grad((own * towards).sum(), given)]
     wide = [one.detach().double().requires_grad_() for one in given]
     exact = attend(*wide, mask=mask, kernel="reference")
     expected = [exact, *torch.autograd.grad((exact * towards).sum(), wide)]

@@ -49,7 +49,7 @@ def test_recorded_steps_are_the_steps_themselves(kind, loss):
 def test_words_that_occur_together_become_neighbours_on_a_gpu():
     starts = np.random.default_rng(3).integers(0, 53, size=1500)
     lines = [" ".join(f"w{(start + step) % 53}" for step in range(11)) for start in starts]
-    plan = Word2VecPlan(width=24, window=3, min_count=1, sample=1.0, epochs=10, rate=0.05)
+    plan = Word2VecPlan(width=24, window=3, min_count=1, sample=1.0, epochs=10, learning_rate=0.05)
     vectors = fit_in_batches(encode_corpus(lambda: lines, 1), plan, "cuda").vectors
     near, far = (
         np.mean([vectors.similarity(f"w{number}", f"w{(number + step) % 53}") for number in range(53)])

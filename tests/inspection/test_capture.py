@@ -28,7 +28,7 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
 VOCABULARY, END = 7, 2
-SCHEMES = ("sinusoidal", "learnt", "rotary", "alibi", "t5", "none")
+SCHEMES = ("sinusoidal", "learned", "rotary", "alibi", "t5", "none")
 ARCHITECTURES = ("encoder_decoder", "encoder", "decoder")
 STRATEGIES = (Greedy(), Sample(temperature=1.5, seed=3), Beam(3, 0.7))
 VARIANTS = {
@@ -590,8 +590,8 @@ def test_a_run_in_bfloat16_is_seen_as_one_pass_over_its_text_is(variant, strateg
         read = [*start.ids[0].tolist(), *found.ids][:-1]
         model(Inputs(Padded.of([read]), source))
     for layer in (name for name in seen.layers if name.startswith("decoder")):
-        ours, theirs = seen.weights(layer, 0, batch=0), whole.weights(layer, 0, batch=0)
-        torch.testing.assert_close(ours.double(), theirs.double(), atol=0.12, rtol=0)  # sharp rows of rounded numbers
+        actual, peer = seen.weights(layer, 0, batch=0), whole.weights(layer, 0, batch=0)
+        torch.testing.assert_close(actual.double(), peer.double(), atol=0.12, rtol=0)  # sharp rows of rounded numbers
         assert seen.entropy(layer)[0].shape == whole.entropy(layer)[0].shape
 
 

@@ -60,7 +60,7 @@ def test_the_output_of_the_steps_is_the_output_of_the_layer(options):
 def test_the_steps_of_a_beam_are_those_of_its_own_row():
     model = model_of(architecture="decoder").double()
     with record_into(Recording(values=True), model) as seen:
-        [found] = generate(model, Inputs(Padded.of([[1, 2, 3]])), Beam(3), Stop(end=12, tokens=4))
+        [found] = generate(model, Inputs(Padded.of([[1, 2, 3]])), Beam(3), Stop(eos_id=12, max_new_tokens=4))
     whole = model_of(architecture="decoder").double()
     with record_into(Recording(values=True), whole) as again, torch.no_grad():
         whole(Inputs(Padded.of([[1, 2, 3, *found.ids[:-1]]])))

@@ -43,14 +43,14 @@ def test_the_weights_seen_are_those_it_returns(options, masks):
     given = {name: make() for name, make in masks.items()}
     if options.get("batch_first"):
         query, key, value = (one.transpose(0, 1) for one in (query, key, value))
-    _, theirs = module(query, key, value, average_attn_weights=False, **given)
+    _, peer = module(query, key, value, average_attn_weights=False, **given)
     with regard.watch(module) as seen:
         module(query, key, value, need_weights=False, **given)
     assert seen.layers == ["attention"]
     for batch in range(BATCH):
         real = slice(0, 4) if batch and given.get("key_padding_mask") is LAST else slice(None)
-        ours = seen.weights("attention", batch=batch)
-        torch.testing.assert_close(ours, theirs[batch, :, :, real].detach(), atol=1e-6, rtol=1e-5)
+        found = seen.weights("attention", batch=batch)
+        torch.testing.assert_close(found, peer[batch, :, :, real].detach(), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "fast path"])
@@ -63,9 +63,9 @@ def test_a_padded_encoder_of_pytorchs_is_seen_layer_by_layer(training):
     assert seen.layers == ["0.self", "1.self"]
     assert "2 texts, 2 layers (0.self … 1.self), 2 heads, 7, 4 rows" in repr(seen)
     attention = module.layers[0].self_attn
-    _, theirs = attention(text, text, text, key_padding_mask=padding, average_attn_weights=False)
-    ours = seen.weights("0.self", batch=1)
-    torch.testing.assert_close(ours, theirs[1, :, :4, :4].detach(), atol=1e-6, rtol=1e-5)
+    _, peer = attention(text, text, text, key_padding_mask=padding, average_attn_weights=False)
+    found = seen.weights("0.self", batch=1)
+    torch.testing.assert_close(found, peer[1, :, :4, :4].detach(), atol=1e-6, rtol=1e-5)
 
 
 def test_a_whole_transformer_of_pytorchs_has_layers_with_our_names():

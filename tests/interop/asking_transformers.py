@@ -13,7 +13,7 @@ PLACES = 30
 """Tokens of an answer."""
 
 
-class Theirs:
+class HuggingFace:
     """A folder as `transformers` loads it."""
 
     def __init__(self, folder: Path, auto: str) -> None:
@@ -75,7 +75,7 @@ class Theirs:
 
     @torch.no_grad()
     def translation(self, texts: Sequence[str], count: int) -> list[str]:
-        cache = self.model.config.model_type != "t5"  # theirs is as deep as T5's encoder
+        cache = self.model.config.model_type != "t5"  # Hugging Face's is as deep as T5's encoder
         found = self.model.generate(**self.read(texts), do_sample=False, max_new_tokens=count, use_cache=cache)
         return [self.ended(row[1:]) for row in found.tolist()]
 

@@ -242,7 +242,7 @@ TOKENIZERS = {
         "marian", both(removed(TOKENS), written("source.spm", "x"), written("target.spm", "x")), "source.spm and target"
     ),
     "settings that are a list": Wrong("gpt", written("tokenizer_config.json", "[]"), "tokenizer_config.json"),
-    "manners that are a list": Wrong("gpt", written("generation_config.json", "[]"), "generation_config.json"),
+    "generation config that is a list": Wrong("gpt", written("generation_config.json", "[]"), "generation_config.json"),
     "beams in letters": Wrong(
         "t5", written("generation_config.json", '{"num_beams": "many"}'), "generation_config.json"
     ),

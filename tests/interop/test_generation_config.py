@@ -34,18 +34,18 @@ def change(path: Path, **values: object) -> None:
 
 
 def loaded(folder: Path) -> regard.Model:
-    """Ours in float64, so that rounding decides nothing."""
+    """Regard's in float64, so that rounding decides nothing."""
     model = regard.load(folder)
     model.module.double()
     return model
 
 
-def ours(model: regard.Model, strategy: Strategy | None) -> list[tuple[int, ...]]:
+def own(model: regard.Model, strategy: Strategy | None) -> list[tuple[int, ...]]:
     return [one.ids for one in model.hypotheses(TEXTS, strategy, LIMIT)]
 
 
 @torch.no_grad()
-def theirs(folder: Path, ends: list[int], **how: object) -> list[tuple[int, ...]]:
+def expected(folder: Path, ends: list[int], **how: object) -> list[tuple[int, ...]]:
     """What `generate` gives, each text up to the first token that ends it."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, padding_side="left")
     auto = next(kind.auto for kind in FOLDERS.values() if kind.peer.model == architecture(folder))
@@ -54,7 +54,7 @@ def theirs(folder: Path, ends: list[int], **how: object) -> list[tuple[int, ...]
     tokenizer.padding_side = "right" if crossing else "left"
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     read = tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
-    cache = model.config.model_type != "t5"  # theirs is as deep as T5's encoder
+    cache = model.config.model_type != "t5"  # Hugging Face's is as deep as T5's encoder
     found = model.generate(**read, max_new_tokens=LIMIT, use_cache=cache, pad_token_id=tokenizer.pad_token_id, **how)
     rows = found[:, 1 if crossing else read["input_ids"].shape[1] :].tolist()
     cut = [next((place + 1 for place, token in enumerate(row) if token in ends), len(row)) for row in rows]
@@ -68,8 +68,10 @@ def architecture(folder: Path) -> str:
 def free(model: regard.Model, banned: list[int], first: int | None = None) -> list[tuple[int, ...]]:
     """What the model writes when nothing ends it, without these tokens."""
     never = model.module.config.vocabulary - 1  # a row that no token has
-    table = type(model.decoding)(ends=(never,), suppressed=(*banned, never, model.tokenizer.eos_id), forced_bos=first)
-    return [ids for strategy in (Greedy(), Beam(4)) for ids in ours(replace(model, decoding=table), strategy)]
+    table = type(model.decoding)(
+        eos_ids=(never,), suppressed=(*banned, never, model.tokenizer.eos_id), forced_bos=first
+    )
+    return [ids for strategy in (Greedy(), Beam(4)) for ids in own(replace(model, decoding=table), strategy)]
 
 
 def favourites(model: regard.Model, count: int) -> list[int]:
@@ -116,33 +118,33 @@ HOW = {
 
 
 @pytest.mark.parametrize("strategy", list(HOW))
-def test_texts_end_at_any_of_the_ends_and_hold_nothing_banned_as_theirs(told, strategy):
+def test_texts_end_at_any_of_the_ends_and_hold_nothing_banned_as_in_transformers(told, strategy):
     folder, said, model = told
     mine, how = HOW[strategy]
-    found = ours(model, mine)
-    assert found == theirs(folder, said["eos_token_id"], **how)
+    found = own(model, mine)
+    assert found == expected(folder, said["eos_token_id"], **how)
     banned = {token for (token,) in said["bad_words_ids"]} - set(said["eos_token_id"])
     chosen = (token for ids in found for token in ids[1 if "forced_bos_token_id" in said else 0 : LIMIT - 1])
     assert not (banned | set(said.get("suppress_tokens", []))) & set(chosen)
 
 
-def test_the_manners_change_what_every_strategy_writes(told):
+def test_the_keys_change_what_every_strategy_writes(told):
     """So that the test above compares something."""
     _, said, model = told
     plain = replace(model, decoding=type(model.decoding)())
     for strategy, _ in HOW.values():
-        assert ours(model, strategy) != ours(plain, strategy)
+        assert own(model, strategy) != own(plain, strategy)
     strategies = [Sample(temperature=3.0), *(strategy for strategy, _ in HOW.values())]
-    lengths = {len(ids) for strategy in strategies for ids in ours(model, strategy)}
+    lengths = {len(ids) for strategy in strategies for ids in own(model, strategy)}
     assert len(lengths) > 1
-    assert model.decoding.ends == tuple(said["eos_token_id"])
+    assert model.decoding.eos_ids == tuple(said["eos_token_id"])
 
 
 def test_no_draw_is_of_a_banned_token_and_none_follows_an_end(told):
     _, said, model = told
     ends = set(said["eos_token_id"])
     for seed in range(11):
-        for ids in ours(model, Sample(temperature=1.7, seed=seed)):
+        for ids in own(model, Sample(temperature=1.7, seed=seed)):
             middle = ids[1:-1] if len(ids) == LIMIT else ids[1:]
             assert not set(model.decoding.suppressed) & set(middle)
             assert not ends & set(ids[:-1])
@@ -163,25 +165,25 @@ def test_older_folders_say_the_same_in_config_json(told, tmp_path):
     change(tmp_path / "config.json", **said)
     old = loaded(tmp_path)
     assert old.decoding == model.decoding
-    assert ours(old, Greedy()) == theirs(tmp_path, said["eos_token_id"], do_sample=False)
+    assert own(old, Greedy()) == expected(tmp_path, said["eos_token_id"], do_sample=False)
 
 
-def test_manners_are_written_and_read_again(told, tmp_path):
+def test_the_generation_config_is_written_and_read_again(told, tmp_path):
     folder, said, model = told
-    model.save(tmp_path / "ours")
-    write_folder(tmp_path / "theirs", model)
-    for again in ("ours", "theirs"):
+    model.save(tmp_path / "regard")
+    write_folder(tmp_path / "huggingface", model)
+    for again in ("regard", "huggingface"):
         assert regard.load(tmp_path / again).decoding == model.decoding
-    wanted, found = (json.loads((one / GENERATION).read_text()) for one in (folder, tmp_path / "theirs"))
+    wanted, found = (json.loads((one / GENERATION).read_text()) for one in (folder, tmp_path / "huggingface"))
     assert found["eos_token_id"] == wanted["eos_token_id"]
     for key in ("forced_eos_token_id", "forced_bos_token_id", "renormalize_logits", "decoder_start_token_id"):
         assert found.get(key) == wanted.get(key), key
     for strategy in ("greedy", "beam"):
         mine, how = HOW[strategy]
-        assert theirs(tmp_path / "theirs", said["eos_token_id"], **how) == ours(model, mine)
+        assert expected(tmp_path / "huggingface", said["eos_token_id"], **how) == own(model, mine)
 
 
-def test_what_is_drawn_from_is_theirs(told):
+def test_what_is_drawn_from_is_what_transformers_draws_from(told):
     """Bans go before temperature, top-k and top-p."""
     _, said, model = told
     torch.manual_seed(3)
@@ -206,7 +208,7 @@ def test_the_start_and_the_length_of_generation_config_win(tmp_path):
     model = loaded(folder)
     assert model.tokenizer.bos_id == start
     assert model.decoding.max_new_tokens == LIMIT
-    assert ours(model, None) == theirs(folder, [model.tokenizer.eos_id])
+    assert own(model, None) == expected(folder, [model.tokenizer.eos_id])
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_the_start_and_the_length_of_generation_config_win(tmp_path):
         ({"do_sample": True, "min_p": 0.1}, "min_p = 0.1 is not known here"),
     ],
 )
-def test_manners_that_are_not_known_are_refused_by_name(said, problem, tmp_path):
+def test_keys_that_are_not_known_are_refused_by_name(said, problem, tmp_path):
     folder = write("gpt", tmp_path)
     change(folder / GENERATION, **said)
     with pytest.raises(FileError, match=GENERATION) as refused:
@@ -232,7 +234,7 @@ def test_manners_that_are_not_known_are_refused_by_name(said, problem, tmp_path)
     assert problem in refused.value.problem
 
 
-def test_manners_that_change_nothing_are_read(tmp_path):
+def test_keys_that_change_nothing_are_read(tmp_path):
     """What a full dump of the defaults of older versions holds."""
     folder = write("gpt", tmp_path)
     before = regard.load(folder)
@@ -244,7 +246,7 @@ def test_manners_that_change_nothing_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("said", [{}, {"top_k": None}])
-def test_where_a_file_does_not_say_how_many_are_drawn_from_it_is_as_many_as_theirs(said, tmp_path):
+def test_where_a_file_does_not_say_how_many_are_drawn_from_it_is_as_many_as_in_transformers(said, tmp_path):
     folder = write("llama 3", tmp_path / "told")
     change(folder / GENERATION, do_sample=True, temperature=5.0, **said)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
@@ -292,7 +294,7 @@ def test_where_positions_end_a_continuation_slides_and_what_is_watched_ends(tmp_
     model = regard.load(write("gpt", tmp_path / "told"))
     longest = model.module.config.max_positions
     model.decoding.__dict__["max_new_tokens"] = 2 * longest
-    model.decoding.__dict__["ends"] = (model.tokenizer.size - 1,)
+    model.decoding.__dict__["eos_ids"] = (model.tokenizer.size - 1,)
     text = "The river"
     [found] = model.hypotheses([text], Greedy(), None)
     assert len(found.ids) == 2 * longest or found.ids[-1] == model.tokenizer.size - 1

@@ -18,7 +18,7 @@ CHAT = [{"role": "user", "content": "What is wide?"}, {"role": "assistant", "con
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write("llama", tmp_path_factory.mktemp("theirs"))
+    return write("llama", tmp_path_factory.mktemp("huggingface"))
 
 
 def told(folder, into, **settings):
@@ -68,8 +68,8 @@ def test_special_tokens_in_a_prompt_are_read_where_that_is_asked_for(folder, cal
     model = regard.load(folder)
     text = "The river</s>is wide"
     parsing = model.tokenizer.parsing_special_tokens
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    assert parsing.encode(text) == theirs(text, add_special_tokens=False)["input_ids"]
+    peer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert parsing.encode(text) == peer(text, add_special_tokens=False)["input_ids"]
     asked = model.run(text, special_tokens=True, max_new_tokens=7)
     found = call("run", folder, text, "--special-tokens", "--max-new-tokens", 7)
     assert (found.code, found.out) == (0, f"{asked}\n")

@@ -168,35 +168,33 @@ def transposed(heads: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)[:, None]).flatten(2)
 
 
-def reference(theirs: dict[str, torch.Tensor], ids: list[int]) -> torch.Tensor:
+def reference(peer: dict[str, torch.Tensor], ids: list[int]) -> torch.Tensor:
     """LLaMA as llama2.c computes it, in float64."""
     head, count = WIDTH // HEADS, len(ids)
-    stream = theirs["tok_embeddings"][ids]
+    stream = peer["tok_embeddings"][ids]
     hidden = torch.ones(count, count, dtype=torch.bool).triu(1)
     for layer in range(LAYERS):
-        inputs = rms(stream, theirs["attention_norm"][layer])
-        query = transposed((inputs @ theirs["wq"][layer].T).view(count, HEADS, head))
-        key = transposed((inputs @ theirs["wk"][layer].T).view(count, SHARED, head)).repeat_interleave(
-            HEADS // SHARED, 1
-        )
-        value = (inputs @ theirs["wv"][layer].T).view(count, SHARED, head).repeat_interleave(HEADS // SHARED, 1)
+        inputs = rms(stream, peer["attention_norm"][layer])
+        query = transposed((inputs @ peer["wq"][layer].T).view(count, HEADS, head))
+        key = transposed((inputs @ peer["wk"][layer].T).view(count, SHARED, head)).repeat_interleave(HEADS // SHARED, 1)
+        value = (inputs @ peer["wv"][layer].T).view(count, SHARED, head).repeat_interleave(HEADS // SHARED, 1)
         scores = torch.einsum("qhd,khd->hqk", query, key) / head**0.5
         weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
-        stream = stream + torch.einsum("hqk,khd->qhd", weights, value).flatten(1) @ theirs["wo"][layer].T
-        inputs = rms(stream, theirs["ffn_norm"][layer])
-        inner = F.silu(inputs @ theirs["w1"][layer].T) * (inputs @ theirs["w3"][layer].T)
-        stream = stream + inner @ theirs["w2"][layer].T
-    return rms(stream, theirs["norm"]) @ theirs.get("output", theirs["tok_embeddings"]).T
+        stream = stream + torch.einsum("hqk,khd->qhd", weights, value).flatten(1) @ peer["wo"][layer].T
+        inputs = rms(stream, peer["ffn_norm"][layer])
+        inner = F.silu(inputs @ peer["w1"][layer].T) * (inputs @ peer["w3"][layer].T)
+        stream = stream + inner @ peer["w2"][layer].T
+    return rms(stream, peer["norm"]) @ peer.get("output", peer["tok_embeddings"]).T
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_model_computes_what_llama2c_computes(tmp_path, tied):
-    theirs = made(tmp_path / "model.bin", tied=tied)
+    peer = made(tmp_path / "model.bin", tied=tied)
     model = load(tmp_path / "model.bin").double()
     ids = [3, 5, 7, 11, 13, 17, 268]
     with torch.no_grad():
         found = model(Inputs(Padded.of([ids])))[0]
-    assert_close(found, reference(theirs, ids), 1e-10)
+    assert_close(found, reference(peer, ids), 1e-10)
 
 
 def test_weights_are_mapped_and_the_file_stays_as_it_was(tmp_path):

@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from asking_transformers import Theirs
+from asking_transformers import HuggingFace
 from tiny_folders import FOLDERS, Kind, write
 
 import regard
@@ -34,12 +34,12 @@ def folder(request, tmp_path_factory):
 @torch.no_grad()
 @pytest.mark.parametrize("words", [3, 251, 283, 401])
 def test_a_classifier_reads_a_long_text_as_far_as_transformers_does(folder, words):
-    theirs = Theirs(folder, "AutoModelForSequenceClassification")
+    expected = HuggingFace(folder, "AutoModelForSequenceClassification")
     text = " ".join(("low", "river", "wide")[place * place % 7 % 3] for place in range(words))
-    read = theirs.tokenizer(text, truncation=True, max_length=LONGEST, return_tensors="pt")
+    read = expected.tokenizer(text, truncation=True, max_length=LONGEST, return_tensors="pt")
     read.pop("token_type_ids", None)
-    shares = theirs.model(**read).logits[0].double().softmax(-1).tolist()
-    wanted = {theirs.model.config.id2label[place]: share for place, share in enumerate(shares)}
+    shares = expected.model(**read).logits[0].double().softmax(-1).tolist()
+    wanted = {expected.model.config.id2label[place]: share for place, share in enumerate(shares)}
     assert regard.load(folder).run(text) == pytest.approx(wanted, abs=1e-5)
 
 

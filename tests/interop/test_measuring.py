@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from asking_transformers import Theirs
+from asking_transformers import HuggingFace
 from tiny_folders import write
 
 import regard
@@ -29,11 +29,11 @@ def folder(request, tmp_path_factory):
 
 
 @torch.no_grad()
-def theirs_on(folder, window: int, stride: int) -> tuple[float, int]:
+def peer_on(folder, window: int, stride: int) -> tuple[float, int]:
     """Their documentation's loop, one token further in each window: −Σ log p of what no window before predicted."""
-    theirs = Theirs(folder, "AutoModelForCausalLM")
-    ids = theirs.tokenizer(TEXT, return_tensors="pt").input_ids
-    model, total, reached = theirs.model.double(), 0.0, 0
+    peer = HuggingFace(folder, "AutoModelForCausalLM")
+    ids = peer.tokenizer(TEXT, return_tensors="pt").input_ids
+    model, total, reached = peer.model.double(), 0.0, 0
     for first in range(0, ids.shape[1], stride):
         last = min(first + window, ids.shape[1] - 1)
         likely = model(ids[:, first:last]).logits[0].log_softmax(-1)
@@ -52,9 +52,9 @@ def test_the_loss_of_a_file_is_that_of_transformers_on_the_same_windows(call, fo
     model.module.double()
     documents = model.task.read([folder / "text.txt"], model.data)
     assert documents == [TextDocument(TEXT)], "a plain text file is one text"
-    wanted, count = theirs_on(folder, WINDOW, stride)
+    wanted, count = peer_on(folder, WINDOW, stride)
     found = model.evaluate(documents, Measuring(WINDOW, stride))
-    near = 1e-10 if model.module.config.positions == "learnt" else 1e-7  # their rotary turns are float32 always
+    near = 1e-10 if model.module.config.positions == "learned" else 1e-7  # their rotary turns are float32 always
     assert found["loss"] == pytest.approx(wanted, rel=near)
     assert found["perplexity"] == pytest.approx(math.exp(wanted), rel=10 * near)
     assert found["bits_per_byte"] == pytest.approx(wanted * count / math.log(2) / len(TEXT.encode()), rel=near)
@@ -69,7 +69,7 @@ def test_the_window_is_the_model_s_own_context_unless_another_is_asked_for(call,
     own = regard.load(folder).module.config.max_positions
     assert call("evaluate", folder, folder / "text.txt").out.splitlines()[1] == f"windows of {own} tokens, stride {own}"
     wide = call("evaluate", folder, folder / "text.txt", "--window", own + 1)
-    if regard.load(folder).module.config.positions == "learnt":
+    if regard.load(folder).module.config.positions == "learned":
         assert f"a window of {own + 1} tokens is wider than the {own} positions" in wide.err
     else:
         assert wide.code == 0

@@ -58,22 +58,22 @@ LIMIT = 1.2
 
 
 def write(folder: Path, family: str, dtype: torch.dtype, shards: int, **changes: int) -> Path:
-    """A folder of theirs with noughts for weights, in one file or several."""
+    """A folder of Hugging Face's with noughts for weights, in one file or several."""
     page = FAMILIES[family]
     size = next(iter(page.sizes))
     config = page.config(size).model_copy(update=SHAPES[family] | changes)
     with torch.device("meta"):
         module = Transformer(config)
-    ours = {name: torch.zeros(one.shape, dtype=dtype) for name, one in module.state_dict().items()}
-    theirs = hf_tensors(page.names(config), ours)
+    actual = {name: torch.zeros(one.shape, dtype=dtype) for name, one in module.state_dict().items()}
+    peer = hf_tensors(page.names(config), actual)
     folder.mkdir()
     write_json(folder / "config.json", page.write(config))
     if shards == 1:
-        save_file(theirs, folder / "model.safetensors")
+        save_file(peer, folder / "model.safetensors")
         return folder
-    names = {name: f"model-{place % shards}.safetensors" for place, name in enumerate(theirs)}
+    names = {name: f"model-{place % shards}.safetensors" for place, name in enumerate(peer)}
     for file in set(names.values()):
-        save_file({name: one for name, one in theirs.items() if names[name] == file}, folder / file)
+        save_file({name: one for name, one in peer.items() if names[name] == file}, folder / file)
     write_json(folder / "model.safetensors.index.json", {"weight_map": names})
     return folder
 

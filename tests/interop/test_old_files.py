@@ -35,7 +35,7 @@ def same(one, other) -> None:
 
 @pytest.fixture
 def read(tmp_path):
-    """A tiny model of theirs as it is written today, and with its file changed."""
+    """A tiny model of Hugging Face's as it is written today, and with its file changed."""
 
     def both(peer: Peer, change, **config: object):
         plain = read_model(saved(peer.build(), tmp_path / "today"))
@@ -106,11 +106,11 @@ def test_a_bert_that_also_judges_pairs_fills_gaps_as_the_plain_one(tmp_path):
 
     folder = saved(Peer("BertConfig", "BertForPreTraining", BERT).build(), tmp_path)
     assert "cls.seq_relationship.weight" in load_file(folder / WEIGHTS)
-    ours = read_model(folder)
-    theirs = transformers.BertForPreTraining.from_pretrained(folder).eval()
+    own = read_model(folder)
+    expected = transformers.BertForPreTraining.from_pretrained(folder).eval()
     ids = [[7, 11, 13, 17, 19]]
-    wanted = theirs(torch.tensor(ids)).prediction_logits
-    assert_close(ours(Inputs(Padded.of(ids))), wanted)
+    wanted = expected(torch.tensor(ids)).prediction_logits
+    assert_close(own(Inputs(Padded.of(ids))), wanted)
 
 
 @pytest.mark.parametrize("name", ["gpt", "t5", "bert masked", "marian", "roberta masked"])

@@ -30,7 +30,7 @@ def test_a_recipe_of_a_family_can_be_written_for_others(name: str) -> None:
             "llama",
         ),
         (
-            {"architecture": "encoder", "positions": "learnt", "segments": 2, "head": "masked"},
+            {"architecture": "encoder", "positions": "learned", "segments": 2, "head": "masked"},
             "bert: it has embedding_norm = true, scale_embeddings = false, output_bias = true",
             "bert",
         ),

@@ -11,7 +11,7 @@ from rounding import assert_close
 
 pytest.importorskip("transformers")
 
-from asking_transformers import Theirs
+from asking_transformers import HuggingFace
 from tiny_folders import write
 
 import regard
@@ -40,10 +40,10 @@ def told(folder: Path, to: Path, modes: dict[str, object] | None, kinds: list[st
 
 def by_hand(folder: Path, pooling: str) -> torch.Tensor:
     """Text by text, so that there is no padding."""
-    theirs, found = Theirs(folder, "AutoModel"), []
+    peer, found = HuggingFace(folder, "AutoModel"), []
     for text in TEXTS:
         with torch.no_grad():
-            rows = theirs.model(**theirs.read([text])).last_hidden_state[0]
+            rows = peer.model(**peer.read([text])).last_hidden_state[0]
         found.append({"mean": rows.mean(0), "cls": rows[0], "max": rows.max(0).values}[pooling])
     return torch.stack(found)
 
@@ -115,11 +115,11 @@ def test_a_text_is_cut_and_made_small_as_its_folder_says_and_after_a_round_trip_
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 7, "do_lower_case": True}))
     prompts = {"prompts": {"query": "What is WIDE? "}, "default_prompt_name": "query"}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    theirs, wanted = Theirs(encoder, "AutoModel"), []
+    peer, wanted = HuggingFace(encoder, "AutoModel"), []
     for text in TEXTS:
-        read = theirs.tokenizer(f"What is WIDE? {text}".lower(), truncation=True, max_length=7, return_tensors="pt")
+        read = peer.tokenizer(f"What is WIDE? {text}".lower(), truncation=True, max_length=7, return_tensors="pt")
         with torch.no_grad():
-            wanted.append(theirs.model(**read).last_hidden_state[0].mean(0))
+            wanted.append(peer.model(**read).last_hidden_state[0].mean(0))
     assert call("convert", folder, tmp_path / "own").code == 0
     assert call("convert", tmp_path / "own", tmp_path / "again", "--to", "huggingface").code == 0
     for one in (folder, tmp_path / "own", tmp_path / "again"):

@@ -11,7 +11,7 @@ from rounding import assert_close
 
 pytest.importorskip("transformers")
 
-from asking_transformers import Theirs
+from asking_transformers import HuggingFace
 
 import regard
 from regard.data.batching import Inputs, Padded
@@ -30,11 +30,11 @@ LINES = [
     "a river is wide and a bank is by it",
 ] * 7
 TEXTS = ["the roses", "low", "she doesn't know what the river"]
-GPT = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt"}
+GPT = {"architecture": "decoder", "norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learned"}
 GPT |= {"scale_embeddings": False, "max_positions": 67}
 LLAMA = {"architecture": "decoder", "norm": "rms", "norm_placement": "pre", "feedforward": "swiglu"}
 LLAMA |= {"positions": "rotary", "bias": False, "scale_embeddings": False, "key_value_heads": 2}
-BERT = {"architecture": "encoder", "feedforward": "gelu", "positions": "learnt", "embedding_norm": True}
+BERT = {"architecture": "encoder", "feedforward": "gelu", "positions": "learned", "embedding_norm": True}
 BERT |= {"scale_embeddings": False, "max_positions": 67}
 T5 = {"architecture": "encoder_decoder", "norm": "rms", "norm_placement": "pre", "feedforward": "geglu_tanh"}
 T5 |= {
@@ -105,12 +105,12 @@ def trained(folder, name: str) -> regard.Model:
 def written(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     model = trained(folder, request.param)
-    family = write_folder(folder / "theirs", model)
+    family = write_folder(folder / "huggingface", model)
     assert family == MADE[request.param][3]
     auto = AUTO[model.module.config.head]
     if model.module.config.architecture == "encoder_decoder":
         auto = "ForSeq2SeqLM"
-    return model, folder / "theirs", Theirs(folder / "theirs", f"AutoModel{auto}")
+    return model, folder / "huggingface", HuggingFace(folder / "huggingface", f"AutoModel{auto}")
 
 
 def our_rows(model: regard.Model) -> list[list[int]]:
@@ -123,29 +123,29 @@ def our_rows(model: regard.Model) -> list[list[int]]:
     return [row[real].tolist() for row, real in zip(read.ids, read.real, strict=True)]
 
 
-def test_their_tokenizer_gives_the_ids_that_ours_reads(written):
-    model, _, theirs = written
-    assert theirs.tokenizer(TEXTS)["input_ids"] == our_rows(model)
+def test_their_tokenizer_gives_the_ids_that_regards_reads(written):
+    model, _, peer = written
+    assert peer.tokenizer(TEXTS)["input_ids"] == our_rows(model)
     for role in ("pad", "bos", "eos", "unk"):
-        assert getattr(theirs.tokenizer, f"{role}_token_id") == getattr(model.tokenizer, f"{role}_id"), role
-    assert theirs.model.config.pad_token_id == model.tokenizer.pad_id
-    assert theirs.model.config.eos_token_id == model.tokenizer.eos_id
+        assert getattr(peer.tokenizer, f"{role}_token_id") == getattr(model.tokenizer, f"{role}_id"), role
+    assert peer.model.config.pad_token_id == model.tokenizer.pad_id
+    assert peer.model.config.eos_token_id == model.tokenizer.eos_id
     if model.task.name == "masked":
-        assert theirs.tokenizer.mask_token_id == model.tokenizer.mask_id
+        assert peer.tokenizer.mask_token_id == model.tokenizer.mask_id
     ids = model.tokenizer.encode(TEXTS[2])
-    assert theirs.tokenizer.decode(ids) == model.tokenizer.decode(ids)
+    assert peer.tokenizer.decode(ids) == model.tokenizer.decode(ids)
 
 
 def test_the_trained_length_is_written_where_their_readers_look_for_it(written):
-    model, folder, theirs = written
+    model, folder, peer = written
     own = model.module.config
     longest = max(map(len, model.tokenizer.encode_batch(LINES))) + 1  # a mark before or after the source
     target = len(model.tokenizer.encode("a")) if own.architecture == "decoder" else 0
     windows = {"translation": longest + target, "language_modelling": 61}
     assert own.trained_length == windows.get(model.task.name, 31)
-    assert theirs.tokenizer.model_max_length == own.context == regard.load(folder).module.config.context
+    assert peer.tokenizer.model_max_length == own.context == regard.load(folder).module.config.context
     if own.positions == "rotary":
-        assert theirs.model.config.max_position_embeddings == own.trained_length
+        assert peer.model.config.max_position_embeddings == own.trained_length
 
 
 HIDDEN = ["the {} by the bank", "{}", "the {}", "low  {} newer\n{} wider", "a\t \n{}bank{}  is", " {}", "wide {} "]
@@ -157,8 +157,8 @@ def hidden(model: regard.Model) -> list[str]:
     return [text.format(*names) for text in HIDDEN]
 
 
-def test_their_tokenizer_reads_what_is_hidden_as_ours_does(written):
-    model, folder, theirs = written
+def test_their_tokenizer_reads_what_is_hidden_as_regards_does(written):
+    model, folder, peer = written
     if model.task.name == "denoising":
         inputs = model.writer.prompt(model, hidden(model))
         found = inputs.source.rows()
@@ -171,16 +171,16 @@ def test_their_tokenizer_reads_what_is_hidden_as_ours_does(written):
         ]
     else:
         return
-    assert theirs.tokenizer(hidden(model))["input_ids"] == found
+    assert peer.tokenizer(hidden(model))["input_ids"] == found
 
 
 @torch.no_grad()
 def test_gaps_are_filled_with_the_ids_that_they_generate_and_after_a_round_trip_too(written):
-    model, folder, theirs = written
+    model, folder, peer = written
     if model.task.name != "denoising":
         return
     again, texts = regard.load(folder), hidden(model)
-    wanted = theirs.model.generate(**theirs.read(texts), do_sample=False, max_new_tokens=11, use_cache=False)
+    wanted = peer.model.generate(**peer.read(texts), do_sample=False, max_new_tokens=11, use_cache=False)
     for one in (model, again):
         found = one.writer.hypotheses(one, texts, Greedy(), 11)
         assert [list(row.ids) for row in found] == [
@@ -193,18 +193,18 @@ def test_gaps_are_filled_with_the_ids_that_they_generate_and_after_a_round_trip_
 
 
 @torch.no_grad()
-def test_their_logits_are_ours(written):
-    model, _, theirs = written
+def test_their_logits_are_regards(written):
+    model, _, peer = written
     rows = our_rows(model)
     tokens = Padded.of(rows, fill=model.tokenizer.pad_id)
-    read = theirs.read(TEXTS)
-    if theirs.model.config.is_encoder_decoder:
+    read = peer.read(TEXTS)
+    if peer.model.config.is_encoder_decoder:
         answers = Padded.of([[model.tokenizer.bos_id, 9, 11]] * 3)
         found = model.module(Inputs(answers, tokens))
-        wanted = theirs.model(**read, decoder_input_ids=answers.ids).logits
+        wanted = peer.model(**read, decoder_input_ids=answers.ids).logits
         assert_close(found, wanted)
         return
-    found, wanted = model.module(Inputs(tokens)), theirs.model(**read)
+    found, wanted = model.module(Inputs(tokens)), peer.model(**read)
     if model.task.name == "question_answering":
         spans = torch.stack((wanted.start_logits, wanted.end_logits), dim=-1)
         assert_close(found[tokens.real], spans[tokens.real])
@@ -215,22 +215,22 @@ def test_their_logits_are_ours(written):
 
 
 def test_they_answer_what_we_answer(written):
-    model, _, theirs = written
+    model, _, peer = written
     if model.task.name == "classification":
-        assert model.run(TEXTS) == [pytest.approx(one, abs=1e-5) for one in theirs.classification(TEXTS)]
+        assert model.run(TEXTS) == [pytest.approx(one, abs=1e-5) for one in peer.classification(TEXTS)]
     elif model.task.name == "question_answering":
         (found,) = model.answers(["what is it?\tthe roses by the bank are red"])
-        text, score = theirs.question_answering("what is it?", "the roses by the bank are red")
+        text, score = peer.question_answering("what is it?", "the roses by the bank are red")
         assert found.record["output"] == text
         assert found.record["score"] == pytest.approx(score, abs=1e-5)
     elif model.task.name == "masked":
-        name = theirs.tokenizer.mask_token
+        name = peer.tokenizer.mask_token
         for text in (f"the {name} by the bank", f"{name}"):
             found = [list(one.values()) for one in model.run(text)]
-            assert found == [pytest.approx(list(one.values()), abs=1e-5) for one in theirs.masked(text)]
+            assert found == [pytest.approx(list(one.values()), abs=1e-5) for one in peer.masked(text)]
     elif model.task.name != "denoising":  # compared above
-        crossing = theirs.model.config.is_encoder_decoder
-        asked = theirs.translation if crossing else theirs.language_modelling
+        crossing = peer.model.config.is_encoder_decoder
+        asked = peer.translation if crossing else peer.language_modelling
         assert model.run(TEXTS, max_new_tokens=11) == asked(TEXTS, 11)
 
 
@@ -267,13 +267,13 @@ def test_what_the_recipe_for_denoising_trains_is_a_t5(tmp_path):
     ]
     small += ["model.layers=2", "model.width=24", "model.feedforward_width=41", "training.steps=2"]
     model = regard.train("denoising", tmp_path / "run", changes=small, data=[tmp_path / "train.txt"])
-    assert write_folder(tmp_path / "theirs", model) == "t5"
-    theirs = Theirs(tmp_path / "theirs", "AutoModelForSeq2SeqLM")
+    assert write_folder(tmp_path / "huggingface", model) == "t5"
+    peer = HuggingFace(tmp_path / "huggingface", "AutoModelForSeq2SeqLM")
     inputs = model.writer.prompt(model, hidden(model))
     answers = Padded.of([[model.tokenizer.bos_id, 9, 11]] * len(HIDDEN))
     with torch.no_grad():
         found = model.module(Inputs(answers, inputs.source))
-        wanted = theirs.model(**theirs.read(hidden(model)), decoder_input_ids=answers.ids).logits
+        wanted = peer.model(**peer.read(hidden(model)), decoder_input_ids=answers.ids).logits
     assert_close(found, wanted)
 
 
@@ -290,15 +290,15 @@ def test_a_model_that_nobody_else_has_is_refused_with_what_would_be_one(recipe):
     assert refused.value.remedy.startswith("train with the parts of ")
 
 
-@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", ["first", "mean", "max"])
-def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, normalised, tmp_path):
+def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, normalize, tmp_path):
     from tiny_folders import write
 
-    model = regard.load(write("bert", tmp_path / "theirs"))
-    options = model.task.options.model_copy(update={"pooling": pooling, "normalised": normalised})
+    model = regard.load(write("bert", tmp_path / "huggingface"))
+    options = model.task.options.model_copy(update={"pooling": pooling, "normalize": normalize})
     model = replace(model, task=type(model.task)(options))
     write_folder(tmp_path / "again", model)
     again = regard.load(tmp_path / "again")
-    assert (again.task.options.pooling, again.task.options.normalised) == (pooling, normalised)
+    assert (again.task.options.pooling, again.task.options.normalize) == (pooling, normalize)
     assert again.run(TEXTS) == model.run(TEXTS)

@@ -21,7 +21,7 @@ class Kind:
     tokenizer: str
     task: str
     auto: str
-    """The class of theirs that loads whatever the folder holds."""
+    """The class of transformers that loads whatever the folder holds."""
 
 
 def _kind(config: str, model: str, values: Mapping[str, Any], tokenizer: str, task: str, auto: str) -> Kind:

@@ -53,7 +53,7 @@ def test_every_architecture_comes_back_equal(tmp_path, architecture, tied):
 @pytest.mark.parametrize(
     "shape",
     [
-        {"positions": "learnt"},
+        {"positions": "learned"},
         {"positions": "rotary"},
         {"positions": "alibi"},
         {"positions": "t5"},

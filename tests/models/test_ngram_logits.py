@@ -23,14 +23,14 @@ CONFIG = TransformerConfig(
     layers=1,
     feedforward_width=10,
     architecture="encoder",
-    positions="learnt",
+    positions="learned",
     embedding_norm=True,
     feedforward="gelu",
     scale_embeddings=False,
     max_positions=23,
     head="labels",
     labels=("a", "b", "c"),
-    ngrams=37,
+    ngram_buckets=37,
 )
 TEXTS = [[3, 5, 3, 5, 7], [11, 2], [4]]
 
@@ -61,7 +61,7 @@ def test_they_are_the_sum_over_the_buckets_a_text_meets_whatever_its_padding(sid
 
 def test_a_model_adds_them_to_the_encoders():
     whole, inputs = model(), Inputs(Padded.of(TEXTS))
-    alone = Transformer(CONFIG.model_copy(update={"ngrams": 0})).eval()
+    alone = Transformer(CONFIG.model_copy(update={"ngram_buckets": 0})).eval()
     alone.load_state_dict({name: one for name, one in whole.state_dict().items() if not name.startswith("ngrams.")})
     torch.testing.assert_close(whole(inputs), alone(inputs) + whole.ngrams(inputs.tokens))
 
@@ -80,15 +80,15 @@ def test_they_are_saved_with_the_model(tmp_path):
     whole = model()
     save_model(tmp_path, whole)
     torch.testing.assert_close(load_model(tmp_path)(Inputs(Padded.of(TEXTS))), whole(Inputs(Padded.of(TEXTS))))
-    assert json.loads((tmp_path / "config.json").read_text())["ngrams"] == 37
+    assert json.loads((tmp_path / "config.json").read_text())["ngram_buckets"] == 37
 
 
 @pytest.mark.parametrize("head", ["tokens", "masked", "spans", "none"])
 def test_another_head_refuses_them(head):
-    with pytest.raises(ConfigError, match=r"ngrams = 7 lead to labels and the head is"):
-        TransformerShape(architecture="encoder", head=head, ngrams=7)
+    with pytest.raises(ConfigError, match=r"ngram_buckets = 7 lead to labels and the head is"):
+        TransformerShape(architecture="encoder", head=head, ngram_buckets=7)
 
 
 def test_hugging_face_has_no_such_model_and_is_told_which_key():
-    with pytest.raises(ConfigError, match=r"bert: it has ngrams = 0\b"):
+    with pytest.raises(ConfigError, match=r"bert: it has ngram_buckets = 0\b"):
         fitting_family(with_segments(model()))

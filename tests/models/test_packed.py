@@ -100,9 +100,9 @@ def test_learnt_positions_limit_the_document_and_not_the_row():
     rows = [[example for row in ROWS for example in row]]
     packed = Packed().batch(rows, OBJECTIVE)
     assert packed.inputs.tokens.ids.shape[1] > longest
-    decoder("learnt", max_positions=longest)(packed.inputs)
+    decoder("learned", max_positions=longest)(packed.inputs)
     with pytest.raises(InputError, match=f"reaches position {longest} and this model has learnt {longest - 1}"):
-        decoder("learnt", max_positions=longest - 1)(packed.inputs)
+        decoder("learned", max_positions=longest - 1)(packed.inputs)
 
 
 def test_a_packed_row_is_not_continued_or_encoded():

@@ -146,16 +146,16 @@ def test_a_network_equals_its_papers_equations_with_gradients(name, cell, simila
     found = model(Inputs(Padded.of(TARGETS), Padded.of(SOURCES)))
     expected = [by_hand(model, *pair)[0] for pair in zip(TARGETS, SOURCES, strict=True)]
     directions = [torch.randn(logits.shape, dtype=torch.float64) for logits in expected]
-    ours = wanted = torch.zeros((), dtype=torch.float64)
+    actual = wanted = torch.zeros((), dtype=torch.float64)
     for row, (logits, direction) in enumerate(zip(expected, directions, strict=True)):
         torch.testing.assert_close(found[row, : len(logits)], logits, rtol=0, atol=1e-12)
-        ours = ours + (found[row, : len(logits)] * direction).sum()
+        actual = actual + (found[row, : len(logits)] * direction).sum()
         wanted = wanted + (logits * direction).sum()
     parameters = list(model.parameters())
-    for mine, theirs in zip(
-        torch.autograd.grad(ours, parameters), torch.autograd.grad(wanted, parameters), strict=True
+    for mine, peer in zip(
+        torch.autograd.grad(actual, parameters), torch.autograd.grad(wanted, parameters), strict=True
     ):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-11)
+        torch.testing.assert_close(mine, peer, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)

@@ -21,7 +21,7 @@ CONFIGS = {
         architecture="decoder",
         norm_placement="pre",
         feedforward="gelu_tanh",
-        positions="learnt",
+        positions="learned",
         scale_embeddings=False,
         **SMALL,
     ),
@@ -40,20 +40,20 @@ CONFIGS = {
     "bert": TransformerConfig(
         architecture="encoder",
         feedforward="gelu",
-        positions="learnt",
+        positions="learned",
         segments=2,
         embedding_norm=True,
         head="masked",
         output_bias=True,
         **SMALL,
     ),
-    "pooled": TransformerConfig(architecture="encoder", positions="learnt", head="none", pooled=True, **SMALL),
+    "pooled": TransformerConfig(architecture="encoder", positions="learned", head="none", pooled=True, **SMALL),
     "classes": TransformerConfig(architecture="encoder", head="labels", labels=("a", "b", "c"), **SMALL),
-    "n-grams": TransformerConfig(architecture="encoder", head="labels", labels=("a", "b"), ngrams=41, **SMALL),
+    "n-grams": TransformerConfig(architecture="encoder", head="labels", labels=("a", "b"), ngram_buckets=41, **SMALL),
     "spans": TransformerConfig(architecture="encoder", head="spans", **SMALL),
     "2017": TransformerConfig(encoder_layers=2, **SMALL),
     "t5": TransformerConfig(
-        norm="rms", norm_placement="pre", positions="t5", head_width=7, bias=False, output_scaled=True, **SMALL
+        norm="rms", norm_placement="pre", positions="t5", head_width=7, bias=False, scale_output=True, **SMALL
     ),
     "additive": TransformerConfig(architecture="decoder", similarity="additive", **SMALL),
 }
@@ -85,8 +85,8 @@ def closed(config: TransformerConfig) -> dict[str, int]:
     output = own + config.output_bias * config.vocabulary + masked * (width + 1) * width
     output += {"labels": len(config.labels), "spans": 2}.get(config.head, 0) * (width + 1)
     output += (config.pooled or config.head == "labels") * (width + 1) * width
-    output += config.ngrams * len(config.labels)
-    learnt = stacks * config.max_positions * width if config.positions == "learnt" else 0
+    output += config.ngram_buckets * len(config.labels)
+    learnt = stacks * config.max_positions * width if config.positions == "learned" else 0
     ends = (config.norm_placement == "pre") * stacks + config.embedding_norm + masked
     return {
         "embedding": (config.vocabulary + config.segments) * width + learnt,
@@ -138,10 +138,10 @@ def test_named_sizes_have_the_parameters_of_transformers(name):
     config, model, changes, published = PEERS[name]
     with torch.device("meta"):
         peer = getattr(transformers, model)(getattr(transformers, config)(**changes))
-    theirs = sum(parameter.numel() for parameter in peer.parameters())
-    assert published is None or theirs == published
+    expected = sum(parameter.numel() for parameter in peer.parameters())
+    assert published is None or expected == published
     unused = 2 * 768 if name == "roberta-base" else 0  # its first two positions are never reached
-    assert size_of(member(name)).parameters == theirs - unused
+    assert size_of(member(name)).parameters == expected - unused
 
 
 def test_berts_body_with_its_pooler_is_the_published_size():

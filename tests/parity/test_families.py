@@ -30,14 +30,14 @@ NAMES = list(PEERS)
 @pytest.fixture(scope="module", params=NAMES)
 def pair(request, tmp_path_factory):
     peer = PEERS[request.param]
-    theirs = peer.build()
-    folder = saved(theirs, tmp_path_factory.mktemp("peer"))
-    return peer, theirs, folder, read_model(folder)
+    expected = peer.build()
+    folder = saved(expected, tmp_path_factory.mktemp("peer"))
+    return peer, expected, folder, read_model(folder)
 
 
-def outputs(peer, theirs, side):
+def outputs(peer, expected, side):
     """Their logits (or vectors, where there is no head) and last hidden vectors."""
-    found = their_call(peer, theirs, side)(output_hidden_states=True)
+    found = their_call(peer, expected, side)(output_hidden_states=True)
     hidden = found.decoder_hidden_states[-1] if cross(peer) else None
     if not cross(peer):
         hidden = found.last_hidden_state if peer.model == "BertModel" else found.hidden_states[-1]
@@ -50,59 +50,59 @@ def outputs(peer, theirs, side):
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @torch.no_grad()
-def test_outputs_and_vectors_equal_theirs(pair, side):
-    peer, theirs, _, ours = pair
+def test_outputs_and_vectors_equal_transformers(pair, side):
+    peer, expected, _, actual = pair
     inputs = our_inputs(peer, side)
     # Marian counts padding on the left as places of the text, and BERT's pooler takes the first column, padding or not.
     unaware = peer.model.startswith("Marian") or peer.model.endswith("Classification")
-    wanted, hidden = outputs(peer, theirs, "right" if unaware else side)
-    found = ours(inputs)
+    wanted, hidden = outputs(peer, expected, "right" if unaware else side)
+    found = actual(inputs)
     if found.dim() == 2:
         assert_close(found, wanted)
         return
     real = inputs.tokens.real
     assert_close(found[real], wanted[real])
-    assert_close(ours.hidden(inputs)[real], hidden[real])
+    assert_close(actual.hidden(inputs)[real], hidden[real])
 
 
 @torch.no_grad()
-def test_segments_are_told_apart_as_theirs_are(tmp_path):
-    theirs = PEERS["bert"].build()
-    ours = read_model(saved(theirs, tmp_path))
+def test_segments_are_told_apart_as_in_transformers(tmp_path):
+    expected = PEERS["bert"].build()
+    actual = read_model(saved(expected, tmp_path))
     kinds = [[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]]
     ids = [[7, 11, 13, 17, 19], [23, 29, 31, 37, 41]]
-    wanted = theirs(torch.tensor(ids), token_type_ids=torch.tensor(kinds)).last_hidden_state
+    wanted = expected(torch.tensor(ids), token_type_ids=torch.tensor(kinds)).last_hidden_state
     inputs = Inputs(Padded.of(ids, segments=kinds))
-    assert_close(ours(inputs), wanted)
-    assert (ours(Inputs(Padded.of(ids))) - wanted).abs().max() > 0.1
+    assert_close(actual(inputs), wanted)
+    assert (actual(Inputs(Padded.of(ids))) - wanted).abs().max() > 0.1
 
 
 @torch.no_grad()
 def test_what_we_write_is_what_they_load_and_give_the_same_with(pair, tmp_path):
-    peer, theirs, folder, ours = pair
-    write_model(tmp_path, ours, family_of(folder), read_special_token_ids(folder))
+    peer, expected, folder, actual = pair
+    write_model(tmp_path, actual, family_of(folder), read_special_token_ids(folder))
     again = getattr(transformers, peer.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
     for side in ("right", "left"):
-        wanted, _ = outputs(peer, theirs, side)
+        wanted, _ = outputs(peer, expected, side)
         found, _ = outputs(peer, again, side)
         assert_close(found, wanted, 1e-6)
 
 
 def test_a_round_trip_gives_the_same_model(pair, tmp_path):
-    _, _, folder, ours = pair
+    _, _, folder, actual = pair
     family = family_of(folder)
-    write_model(tmp_path, ours, family, read_special_token_ids(folder))
+    write_model(tmp_path, actual, family, read_special_token_ids(folder))
     again = read_model(tmp_path)
-    assert again.config.settled() == ours.config.settled()
-    mine, other = ours.state_dict(), again.state_dict()
+    assert again.config.settled() == actual.config.settled()
+    mine, other = actual.state_dict(), again.state_dict()
     assert mine.keys() == other.keys()
     for name, tensor in mine.items():
         assert torch.equal(tensor, other[name]), name
 
 
-def test_every_tensor_of_theirs_comes_back_but_for_rows_that_are_never_read(pair, tmp_path):
-    peer, _, folder, ours = pair
-    write_model(tmp_path, ours, family_of(folder), read_special_token_ids(folder))
+def test_every_tensor_of_transformers_comes_back_but_for_rows_that_are_never_read(pair, tmp_path):
+    peer, _, folder, actual = pair
+    write_model(tmp_path, actual, family_of(folder), read_special_token_ids(folder))
     before, after = load_file(folder / "model.safetensors"), load_file(tmp_path / "model.safetensors")
     kept = {
         name
@@ -117,15 +117,15 @@ def test_every_tensor_of_theirs_comes_back_but_for_rows_that_are_never_read(pair
 
 
 def test_the_family_that_fits_is_found_by_the_parts(pair):
-    _, _, folder, ours = pair
-    fitting = fitting_family(ours)
-    assert fitting.write(ours.config)["model_type"] in (family_of(folder).model_type, "bert", "roberta")
+    _, _, folder, actual = pair
+    fitting = fitting_family(actual)
+    assert fitting.write(actual.config)["model_type"] in (family_of(folder).model_type, "bert", "roberta")
 
 
 def test_shards_are_read_as_one(tmp_path):
-    theirs = PEERS["llama"].build()
-    whole = read_model(saved(theirs, tmp_path / "whole"))
-    folder = saved(theirs, tmp_path / "shards", max_shard_size="20KB")
+    expected = PEERS["llama"].build()
+    whole = read_model(saved(expected, tmp_path / "whole"))
+    folder = saved(expected, tmp_path / "shards", max_shard_size="20KB")
     assert len(set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values())) > 2
     for name, tensor in read_model(folder).state_dict().items():
         assert torch.equal(tensor, whole.state_dict()[name])
@@ -135,17 +135,17 @@ def test_shards_are_read_as_one(tmp_path):
 def test_a_marian_without_its_head_reads_its_table_backwards_as_transformers_does(tmp_path):
     peer = replace(PEERS["marian"], model="MarianModel")
     folder = saved(peer.build(), tmp_path)
-    theirs = transformers.MarianMTModel.from_pretrained(folder, attn_implementation="eager").eval()
-    ours, inputs = read_model(folder), our_inputs(peer, "right")
-    wanted, _ = outputs(PEERS["marian"], theirs, "right")
-    assert_close(ours(inputs)[inputs.tokens.real], wanted[inputs.tokens.real])
+    expected = transformers.MarianMTModel.from_pretrained(folder, attn_implementation="eager").eval()
+    actual, inputs = read_model(folder), our_inputs(peer, "right")
+    wanted, _ = outputs(PEERS["marian"], expected, "right")
+    assert_close(actual(inputs)[inputs.tokens.real], wanted[inputs.tokens.real])
 
 
 @torch.no_grad()
 def test_a_marian_without_a_bias_of_its_output_has_zeros(tmp_path):
-    theirs = PEERS["marian"].build()
-    theirs.final_logits_bias.zero_()
-    folder = saved(theirs, tmp_path)
+    expected = PEERS["marian"].build()
+    expected.final_logits_bias.zero_()
+    folder = saved(expected, tmp_path)
     whole = read_model(folder).state_dict()
     tensors = load_file(folder / "model.safetensors")
     del tensors["final_logits_bias"]

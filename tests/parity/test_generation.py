@@ -27,9 +27,9 @@ START, PAD = 52, 50
 @pytest.fixture(scope="module", params=GENERATING)
 def pair(request, tmp_path_factory):
     peer = PEERS[request.param]
-    theirs = peer.build(attention="sdpa")  # their eager one gives NaN for padding in float64
-    ours = read_model(saved(theirs, tmp_path_factory.mktemp("peer")))
-    return peer, theirs.double(), ours.double()
+    expected = peer.build(attention="sdpa")  # their eager one gives NaN for padding in float64
+    own = read_model(saved(expected, tmp_path_factory.mktemp("peer")))
+    return peer, expected.double(), own.double()
 
 
 def prompts(peer) -> Inputs:
@@ -37,9 +37,9 @@ def prompts(peer) -> Inputs:
     return Inputs(Padded.of([[START]] * len(TEXTS)), texts) if cross(peer) else Inputs(texts)
 
 
-def their_texts(peer, theirs, end: int, beams: int, limit: int) -> list[tuple[int, ...]]:
+def their_texts(peer, expected, end: int, beams: int, limit: int) -> list[tuple[int, ...]]:
     read = prompts(peer).source or prompts(peer).tokens
-    found = theirs.generate(
+    found = expected.generate(
         read.ids,
         attention_mask=read.real.long(),
         num_beams=beams,
@@ -57,13 +57,13 @@ def their_texts(peer, theirs, end: int, beams: int, limit: int) -> list[tuple[in
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_greedy_and_beam_texts_equal_theirs(pair, beams):
-    peer, theirs, ours = pair
+def test_greedy_and_beam_texts_equal_transformers(pair, beams):
+    peer, expected, own = pair
     lengths, strategy = set(), Greedy() if beams == 1 else Beam(beams)
-    free = generate(ours, prompts(peer), strategy, Stop(PAD, 13))
+    free = generate(own, prompts(peer), strategy, Stop(PAD, 13))
     for end in sorted({one.ids[place] for one in free for place in (1, 4, 8)}):  # so that texts do end
-        found = [one.ids for one in generate(ours, prompts(peer), strategy, Stop(end, 13))]
-        wanted = their_texts(peer, theirs, end, beams, 13)
+        found = [one.ids for one in generate(own, prompts(peer), strategy, Stop(end, 13))]
+        wanted = their_texts(peer, expected, end, beams, 13)
         assert [text[:13] for text in found] == wanted
         lengths |= {len(text) for text in found}
     assert len(lengths) > 1
@@ -71,23 +71,23 @@ def test_greedy_and_beam_texts_equal_theirs(pair, beams):
 
 @torch.no_grad()
 def test_steps_with_a_cache_give_what_one_pass_gives(pair):
-    peer, _, ours = pair
+    peer, _, own = pair
     inputs = our_inputs(peer, "right")
-    wanted = ours(inputs)
+    wanted = own(inputs)
     row = 1  # shorter than its neighbours, so it is padded in the pass
     text = (ANSWERS if cross(peer) else TEXTS)[row]
     source = None if inputs.source is None else Padded.of([TEXTS[row]])
-    state = ours.start(Inputs(Padded.of([text[:1]]), source))
+    state = own.start(Inputs(Padded.of([text[:1]]), source))
     for place, token in enumerate(text):
-        logits, state = ours.step(torch.tensor([token]), state)
+        logits, state = own.step(torch.tensor([token]), state)
         assert_close(logits[0], wanted[row, place], 1e-9)
 
 
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), [(0.7, 9, 0.8), (1.3, None, 0.6), (1.0, 5, None)])
 @torch.no_grad()
-def test_what_sampling_draws_from_is_theirs(pair, temperature, top_k, top_p):
-    peer, _, ours = pair
-    logits = ours(our_inputs(peer, "right"))[0, :3]
+def test_what_sampling_draws_from_is_what_transformers_draws_from(pair, temperature, top_k, top_p):
+    peer, _, own = pair
+    logits = own(our_inputs(peer, "right"))[0, :3]
     steps = [transformers.TemperatureLogitsWarper(temperature)]
     steps += [transformers.TopKLogitsWarper(top_k)] if top_k else []
     steps += [transformers.TopPLogitsWarper(top_p)] if top_p else []

@@ -43,7 +43,7 @@ def read(name: str) -> tuple[dict, dict[str, Tensor]]:
     }
 
 
-NAMES = {  # their name of a layer's part: ours
+NAMES = {  # minGPT's name of a layer's part: Regard's
     "ln_1": "self_residual.norm",
     "attn.c_proj": "self_attention.output",
     "ln_2": "feedforward_residual.norm",
@@ -52,28 +52,28 @@ NAMES = {  # their name of a layer's part: ours
 }
 
 
-def renamed(theirs: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
+def renamed(peer: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
     """Their weights by our names; the fused projection split in three."""
-    ours = {
-        "embedding.weight": theirs["transformer.wte.weight"],
-        "decoder_positions.absolute.weight": theirs["transformer.wpe.weight"],
-        "output.weight": theirs["lm_head.weight"],
+    actual = {
+        "embedding.weight": peer["transformer.wte.weight"],
+        "decoder_positions.absolute.weight": peer["transformer.wpe.weight"],
+        "output.weight": peer["lm_head.weight"],
     }
     for kind in ("weight", "bias"):
-        ours[f"decoder.norm.{kind}"] = theirs[f"transformer.ln_f.{kind}"]
+        actual[f"decoder.norm.{kind}"] = peer[f"transformer.ln_f.{kind}"]
         for layer in range(layers):
             before, after = f"transformer.h.{layer}", f"decoder.layers.{layer}"
             for part, name in NAMES.items():
-                ours[f"{after}.{name}.{kind}"] = theirs[f"{before}.{part}.{kind}"]
-            fused = theirs[f"{before}.attn.c_attn.{kind}"].chunk(3)
+                actual[f"{after}.{name}.{kind}"] = peer[f"{before}.{part}.{kind}"]
+            fused = peer[f"{before}.attn.c_attn.{kind}"].chunk(3)
             for name, part in zip(("query", "key", "value"), fused, strict=True):
-                ours[f"{after}.self_attention.{name}.{kind}"] = part
-    return ours
+                actual[f"{after}.self_attention.{name}.{kind}"] = part
+    return actual
 
 
 @pytest.fixture(scope="module")
 def model() -> Transformer:
-    config, theirs = read("model")
+    config, peer = read("model")
     model = Transformer(
         TransformerConfig(
             architecture="decoder",
@@ -82,14 +82,14 @@ def model() -> Transformer:
             width=config["n_embd"],
             vocabulary=config["vocab_size"],
             max_positions=config["block_size"],
-            positions="learnt",
+            positions="learned",
             norm_placement="pre",
             feedforward="gelu_tanh",
             tie_embeddings=False,
             scale_embeddings=False,
         )
     )
-    model.load_state_dict(renamed(theirs, config["n_layer"]))
+    model.load_state_dict(renamed(peer, config["n_layer"]))
     return model.eval()
 
 
@@ -176,12 +176,12 @@ def test_exact_gelu_would_not_reproduce_it(recorded):
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=["greedy", "beam"])
 def test_it_sorts_what_was_recorded(model, recorded, strategy):
     prompts = recorded["idx"].long()[:, :LETTERS].tolist()
-    found = generate(model, Inputs(Padded.of(prompts)), strategy, Stop(end=-1, tokens=LETTERS))
+    found = generate(model, Inputs(Padded.of(prompts)), strategy, Stop(eos_id=-1, max_new_tokens=LETTERS))
     assert [list(one.ids) for one in found] == [sorted(prompt) for prompt in prompts]
 
 
 def test_it_sorts_all_729_inputs(model):
     prompts = [list(letters) for letters in product(range(3), repeat=LETTERS)]
-    found = generate(model, Inputs(Padded.of(prompts)), Greedy(), Stop(end=-1, tokens=LETTERS))
+    found = generate(model, Inputs(Padded.of(prompts)), Greedy(), Stop(eos_id=-1, max_new_tokens=LETTERS))
     wrong = [prompt for prompt, one in zip(prompts, found, strict=True) if list(one.ids) != sorted(prompt)]
     assert wrong == []

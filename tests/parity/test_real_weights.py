@@ -76,10 +76,10 @@ def test_sentences_on_one_meaning_are_nearer():
 @minilm
 def test_a_round_trip_of_minilm_is_equal_bit_for_bit(tmp_path):
     model = regard.load(MINILM)
-    model.save(tmp_path / "ours")
-    write_folder(tmp_path / "theirs", model)
-    torch.testing.assert_close(their_vectors(tmp_path / "theirs"), their_vectors(MINILM), atol=0, rtol=0)
-    for folder in ("ours", "theirs"):
+    model.save(tmp_path / "regard")
+    write_folder(tmp_path / "huggingface", model)
+    torch.testing.assert_close(their_vectors(tmp_path / "huggingface"), their_vectors(MINILM), atol=0, rtol=0)
+    for folder in ("regard", "huggingface"):
         again = regard.load(tmp_path / folder)
         assert again.module.config.settled() == model.module.config.settled()
         for name, tensor in model.module.state_dict().items():
@@ -112,7 +112,7 @@ def test_a_story_goes_on_as_published_and_so_it_does_once_converted(path, tmp_pa
         assert regard.load(folder).run(BEGINNING, max_new_tokens=70) == said
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "huggingface")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "huggingface").eval()
+    peer = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "huggingface").eval()
     read = tokenizer(BEGINNING, return_tensors="pt", return_token_type_ids=False)
-    ids = theirs.generate(**read, do_sample=False, max_new_tokens=70)[0].tolist()
+    ids = peer.generate(**read, do_sample=False, max_new_tokens=70)[0].tolist()
     assert tokenizer.decode(ids, skip_special_tokens=True) == BEGINNING + said

@@ -23,7 +23,7 @@ placements = pytest.mark.parametrize("norm_first", [False, True], ids=["post-nor
 activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
 
 
-# Their masks are True where ours are False
+# PyTorch's masks are True where Regard's are False
 
 
 def padding(lengths: Tensor, tokens: int) -> Tensor:
@@ -35,54 +35,54 @@ def future(tokens: int) -> Tensor:
 
 
 def masks(*, causal: bool, padded: bool) -> tuple[Mask | None, dict[str, Tensor]]:
-    """Ours, and PyTorch's `attn_mask` and `key_padding_mask`."""
-    ours = [Causal()] * causal + [Padding(LENGTHS)] * padded
-    theirs = {"attn_mask": future(TOKENS)} if causal else {}
-    theirs |= {"key_padding_mask": padding(LENGTHS, TOKENS)} if padded else {}
-    return (ours[0] & ours[1] if len(ours) == 2 else ours[0]) if ours else None, theirs
+    """Regard's mask, and PyTorch's `attn_mask` and `key_padding_mask`."""
+    actual = [Causal()] * causal + [Padding(LENGTHS)] * padded
+    peer = {"attn_mask": future(TOKENS)} if causal else {}
+    peer |= {"key_padding_mask": padding(LENGTHS, TOKENS)} if padded else {}
+    return (actual[0] & actual[1] if len(actual) == 2 else actual[0]) if actual else None, peer
 
 
 # Their weights, by our names
 
 
-def copy(ours: nn.Module, theirs: nn.Module) -> None:
-    ours.load_state_dict(theirs.state_dict())
+def copy(actual: nn.Module, peer: nn.Module) -> None:
+    actual.load_state_dict(peer.state_dict())
 
 
-def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    nn.init.normal_(theirs.in_proj_bias)  # PyTorch begins at zero, where a swapped bias would not show
-    nn.init.normal_(theirs.out_proj.bias)
-    projections = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
-    for projection, (weight, bias) in zip((ours.query, ours.key, ours.value), projections, strict=True):
+def copy_attention(actual: MultiHeadAttention, peer: nn.MultiheadAttention) -> None:
+    nn.init.normal_(peer.in_proj_bias)  # PyTorch begins at zero, where a swapped bias would not show
+    nn.init.normal_(peer.out_proj.bias)
+    projections = zip(peer.in_proj_weight.chunk(3), peer.in_proj_bias.chunk(3), strict=True)
+    for projection, (weight, bias) in zip((actual.query, actual.key, actual.value), projections, strict=True):
         projection.load_state_dict({"weight": weight, "bias": bias})
-    copy(ours.output, theirs.out_proj)
+    copy(actual.output, peer.out_proj)
 
 
-def copy_norm(ours: Residual | nn.Module, theirs: nn.LayerNorm) -> None:
-    nn.init.normal_(theirs.weight, mean=1.0)
-    nn.init.normal_(theirs.bias)
-    copy(ours.norm if isinstance(ours, Residual) else ours, theirs)
+def copy_norm(actual: Residual | nn.Module, peer: nn.LayerNorm) -> None:
+    nn.init.normal_(peer.weight, mean=1.0)
+    nn.init.normal_(peer.bias)
+    copy(actual.norm if isinstance(actual, Residual) else actual, peer)
 
 
-def copy_feedforward(ours: FeedForward, theirs: nn.Module) -> None:
-    copy(ours.up, theirs.linear1)
-    copy(ours.down, theirs.linear2)
+def copy_feedforward(actual: FeedForward, peer: nn.Module) -> None:
+    copy(actual.up, peer.linear1)
+    copy(actual.down, peer.linear2)
 
 
-def copy_encoder_layer(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer) -> None:
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_feedforward(ours.feedforward, theirs)
-    copy_norm(ours.self_residual, theirs.norm1)
-    copy_norm(ours.feedforward_residual, theirs.norm2)
+def copy_encoder_layer(actual: EncoderLayer, peer: nn.TransformerEncoderLayer) -> None:
+    copy_attention(actual.self_attention, peer.self_attn)
+    copy_feedforward(actual.feedforward, peer)
+    copy_norm(actual.self_residual, peer.norm1)
+    copy_norm(actual.feedforward_residual, peer.norm2)
 
 
-def copy_decoder_layer(ours: DecoderLayer, theirs: nn.TransformerDecoderLayer) -> None:
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_attention(ours.cross_attention, theirs.multihead_attn)
-    copy_feedforward(ours.feedforward, theirs)
-    copy_norm(ours.self_residual, theirs.norm1)
-    copy_norm(ours.cross_residual, theirs.norm2)
-    copy_norm(ours.feedforward_residual, theirs.norm3)
+def copy_decoder_layer(actual: DecoderLayer, peer: nn.TransformerDecoderLayer) -> None:
+    copy_attention(actual.self_attention, peer.self_attn)
+    copy_attention(actual.cross_attention, peer.multihead_attn)
+    copy_feedforward(actual.feedforward, peer)
+    copy_norm(actual.self_residual, peer.norm1)
+    copy_norm(actual.cross_residual, peer.norm2)
+    copy_norm(actual.feedforward_residual, peer.norm3)
 
 
 def config(activation: str, norm_first: bool) -> BlockConfig:
@@ -115,66 +115,66 @@ def drawn(tokens: int) -> Tensor:
     return torch.randn(BATCH, tokens, WIDTH, requires_grad=True)
 
 
-def assert_equal(ours: Tensor, theirs: Tensor, inputs: tuple[Tensor, ...], keep: Tensor | None = None) -> None:
+def assert_equal(actual: Tensor, peer: Tensor, inputs: tuple[Tensor, ...], keep: Tensor | None = None) -> None:
     """Outputs (of real tokens, where some are padding) and the gradients of all inputs."""
-    keep = torch.ones(ours.shape[:2], dtype=torch.bool) if keep is None else keep
-    assert_close(ours[keep], theirs[keep])
-    towards = torch.randn_like(ours[keep])
-    pairs = (torch.autograd.grad((one[keep] * towards).sum(), inputs) for one in (ours, theirs))
+    keep = torch.ones(actual.shape[:2], dtype=torch.bool) if keep is None else keep
+    assert_close(actual[keep], peer[keep])
+    towards = torch.randn_like(actual[keep])
+    pairs = (torch.autograd.grad((one[keep] * towards).sum(), inputs) for one in (actual, peer))
     for one, other in zip(*pairs, strict=True):
         assert other.abs().max() > 0
         assert_close(one, other)
 
 
 @pytest.mark.parametrize(("causal", "padded"), list(product([False, True], repeat=2)))
-def test_self_attention_equals_theirs(causal, padded):
-    theirs, ours = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), MultiHeadAttention(WIDTH, HEADS)
-    copy_attention(ours, theirs)
+def test_self_attention_equals_pytorch(causal, padded):
+    peer, actual = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), MultiHeadAttention(WIDTH, HEADS)
+    copy_attention(actual, peer)
     mask, their_masks = masks(causal=causal, padded=padded)
     inputs = drawn(TOKENS)
-    expected, _ = theirs(inputs, inputs, inputs, need_weights=False, **their_masks)
-    assert_equal(ours(inputs, mask=mask), expected, (inputs,))
+    expected, _ = peer(inputs, inputs, inputs, need_weights=False, **their_masks)
+    assert_equal(actual(inputs, mask=mask), expected, (inputs,))
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_cross_attention_equals_theirs(padded):
-    theirs, ours = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), MultiHeadAttention(WIDTH, HEADS)
-    copy_attention(ours, theirs)
+def test_cross_attention_equals_pytorch(padded):
+    peer, actual = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), MultiHeadAttention(WIDTH, HEADS)
+    copy_attention(actual, peer)
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
     hidden = padding(SOURCE_LENGTHS, SOURCE) if padded else None
-    expected, _ = theirs(inputs, memory, memory, key_padding_mask=hidden, need_weights=False)
-    found = ours(inputs, memory, mask=Padding(SOURCE_LENGTHS) if padded else None)
+    expected, _ = peer(inputs, memory, memory, key_padding_mask=hidden, need_weights=False)
+    found = actual(inputs, memory, mask=Padding(SOURCE_LENGTHS) if padded else None)
     assert_equal(found, expected, (inputs, memory))
 
 
 @activations
 @placements
 @pytest.mark.parametrize(("causal", "padded"), list(product([False, True], repeat=2)))
-def test_an_encoder_layer_equals_theirs(activation, norm_first, causal, padded):
-    theirs, ours = (
+def test_an_encoder_layer_equals_pytorch(activation, norm_first, causal, padded):
+    peer, actual = (
         nn.TransformerEncoderLayer(**options(activation, norm_first)),
         EncoderLayer(config(activation, norm_first)),
     )
-    copy_encoder_layer(ours, theirs)
+    copy_encoder_layer(actual, peer)
     mask, their_masks = masks(causal=causal, padded=padded)
     inputs = drawn(TOKENS)
-    expected = theirs(
+    expected = peer(
         inputs, src_mask=their_masks.get("attn_mask"), src_key_padding_mask=their_masks.get("key_padding_mask")
     )
-    found = ours(inputs, LayerContext(mask))
+    found = actual(inputs, LayerContext(mask))
     assert_equal(found, expected, (inputs,), ~padding(LENGTHS, TOKENS) if padded else None)
 
 
 @activations
 @placements
 @pytest.mark.parametrize("padded", [False, True])
-def test_a_decoder_layer_equals_theirs(activation, norm_first, padded):
-    theirs = nn.TransformerDecoderLayer(**options(activation, norm_first))
-    ours = DecoderLayer(config(activation, norm_first), cross=True)
-    copy_decoder_layer(ours, theirs)
+def test_a_decoder_layer_equals_pytorch(activation, norm_first, padded):
+    peer = nn.TransformerDecoderLayer(**options(activation, norm_first))
+    actual = DecoderLayer(config(activation, norm_first), cross=True)
+    copy_decoder_layer(actual, peer)
     mask, their_masks = masks(causal=True, padded=padded)
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
-    expected = theirs(
+    expected = peer(
         inputs,
         memory,
         tgt_mask=their_masks["attn_mask"],
@@ -182,47 +182,47 @@ def test_a_decoder_layer_equals_theirs(activation, norm_first, padded):
         memory_key_padding_mask=padding(SOURCE_LENGTHS, SOURCE) if padded else None,
     )
     around = LayerContext(mask, memory_mask=Padding(SOURCE_LENGTHS) if padded else None)
-    found, _ = ours(inputs, None, ours.cross_attention.start(memory), around)
+    found, _ = actual(inputs, None, actual.cross_attention.start(memory), around)
     assert_equal(found, expected, (inputs, memory), ~padding(LENGTHS, TOKENS) if padded else None)
 
 
 @activations
 @placements
-def test_an_encoder_stack_equals_theirs(activation, norm_first):
+def test_an_encoder_stack_equals_pytorch(activation, norm_first):
     layer = nn.TransformerEncoderLayer(**options(activation, norm_first))
     last = nn.LayerNorm(WIDTH) if norm_first else None
-    theirs = nn.TransformerEncoder(layer, 3, norm=last, enable_nested_tensor=False)
-    ours = Encoder(config(activation, norm_first), 3)
-    for one, other in zip(ours.layers, theirs.layers, strict=True):
+    peer = nn.TransformerEncoder(layer, 3, norm=last, enable_nested_tensor=False)
+    actual = Encoder(config(activation, norm_first), 3)
+    for one, other in zip(actual.layers, peer.layers, strict=True):
         other.apply(redraw)
         copy_encoder_layer(one, other)
     if norm_first:
-        copy_norm(ours.norm, theirs.norm)
+        copy_norm(actual.norm, peer.norm)
     inputs = drawn(TOKENS)
-    expected = theirs(inputs, src_key_padding_mask=padding(LENGTHS, TOKENS))
-    assert_equal(ours(inputs, LayerContext(Padding(LENGTHS))), expected, (inputs,), ~padding(LENGTHS, TOKENS))
+    expected = peer(inputs, src_key_padding_mask=padding(LENGTHS, TOKENS))
+    assert_equal(actual(inputs, LayerContext(Padding(LENGTHS))), expected, (inputs,), ~padding(LENGTHS, TOKENS))
 
 
 @activations
 @placements
-def test_a_decoder_stack_equals_theirs(activation, norm_first):
+def test_a_decoder_stack_equals_pytorch(activation, norm_first):
     layer = nn.TransformerDecoderLayer(**options(activation, norm_first))
-    theirs = nn.TransformerDecoder(layer, 3, norm=nn.LayerNorm(WIDTH) if norm_first else None)
-    ours = Decoder(config(activation, norm_first), 3, cross=True)
-    for one, other in zip(ours.layers, theirs.layers, strict=True):
+    peer = nn.TransformerDecoder(layer, 3, norm=nn.LayerNorm(WIDTH) if norm_first else None)
+    actual = Decoder(config(activation, norm_first), 3, cross=True)
+    for one, other in zip(actual.layers, peer.layers, strict=True):
         other.apply(redraw)
         copy_decoder_layer(one, other)
     if norm_first:
-        copy_norm(ours.norm, theirs.norm)
+        copy_norm(actual.norm, peer.norm)
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
-    expected = theirs(inputs, memory, tgt_mask=future(TOKENS), memory_key_padding_mask=padding(SOURCE_LENGTHS, SOURCE))
+    expected = peer(inputs, memory, tgt_mask=future(TOKENS), memory_key_padding_mask=padding(SOURCE_LENGTHS, SOURCE))
     around = LayerContext(Causal(), memory_mask=Padding(SOURCE_LENGTHS))
-    found, _ = ours(inputs, ours.precompute_cross(memory), around)
+    found, _ = actual(inputs, actual.precompute_cross(memory), around)
     assert_equal(found, expected, (inputs, memory))
 
 
 def redraw(module: nn.Module) -> None:
-    """A stack of theirs holds copies of one layer: each gets weights of its own."""
+    """A stack of PyTorch's holds copies of one layer: each gets weights of its own."""
     if isinstance(module, nn.Linear):
         module.reset_parameters()
     elif isinstance(module, nn.MultiheadAttention):
@@ -230,16 +230,16 @@ def redraw(module: nn.Module) -> None:
 
 
 @placements
-def test_a_decoder_fed_piece_by_piece_equals_theirs_fed_at_once(norm_first):
-    theirs = nn.TransformerDecoderLayer(**options("relu", norm_first))
-    ours = Decoder(config("relu", norm_first), 1, cross=True)
-    copy_decoder_layer(ours.layers[0], theirs)
+def test_a_decoder_fed_piece_by_piece_equals_pytorch_fed_at_once(norm_first):
+    peer = nn.TransformerDecoderLayer(**options("relu", norm_first))
+    actual = Decoder(config("relu", norm_first), 1, cross=True)
+    copy_decoder_layer(actual.layers[0], peer)
     last = nn.LayerNorm(WIDTH) if norm_first else nn.Identity()
     inputs, memory = drawn(TOKENS), drawn(SOURCE)
-    expected = last(theirs(inputs, memory, tgt_mask=future(TOKENS)))
-    cache: DecoderCache = ours.precompute_cross(memory)
+    expected = last(peer(inputs, memory, tgt_mask=future(TOKENS)))
+    cache: DecoderCache = actual.precompute_cross(memory)
     pieces = []
     for piece in inputs.split([2, 1, 2], dim=1):
-        found, cache = ours(piece, cache, LayerContext(Causal()))
+        found, cache = actual(piece, cache, LayerContext(Causal()))
         pieces.append(found)
     assert_equal(torch.cat(pieces, dim=1), expected, (inputs, memory))

@@ -25,7 +25,7 @@ LLAMA3 |= {"original_max_position_embeddings": 16}
 
 @dataclass(frozen=True)
 class Peer:
-    """A class of theirs and what makes a tiny member of it."""
+    """A class of transformers and what makes a tiny member of it."""
 
     config: str
     model: str

@@ -71,7 +71,7 @@ def test_without_the_padding_of_prompts_padding_fails(monkeypatch):
     expect_broken(laws.padding, build(architecture="decoder", positions="alibi"), monkeypatch, break_it)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learnt", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_without_the_offset_of_the_cache_caching_fails(monkeypatch, positions):
     count = Positions.count
 

@@ -17,13 +17,13 @@ logging.getLogger("transformers").setLevel(logging.ERROR)
 
 
 @pytest.mark.parametrize(("family", "size"), SIZES, ids=NAMES)
-def test_a_named_size_has_as_many_parameters_as_theirs(family, size):
+def test_a_named_size_has_as_many_parameters_as_in_transformers(family, size):
     transformers = pytest.importorskip("transformers")
     config = family.config(size)
     values = family.write(config)
     with torch.device("meta"):
-        theirs = transformers.AutoConfig.for_model(**values)
-        model = getattr(transformers, values["architectures"][0])(theirs)
+        peer = transformers.AutoConfig.for_model(**values)
+        model = getattr(transformers, values["architectures"][0])(peer)
     wanted = sum(one.numel() for name, one in model.named_parameters() if "embed_positions" not in name)
     wanted += sum(one.numel() for name, one in model.named_buffers() if name == "final_logits_bias")
     unused = config.width * (2 if family.name == "roberta" else 0)  # rows of its positions that no text reaches
@@ -42,10 +42,10 @@ def test_what_is_written_of_a_config_is_read_as_the_same(family, size):
 def test_every_parameter_has_a_place_of_its_own_in_their_file(family, size):
     config = family.config(size).model_copy(update={"layers": 2, "encoder_layers": None})
     with torch.device("meta"):
-        ours = Transformer(config).state_dict()
-    places = [slot_of(name, family.names(config)) for name in ours]
+        found = Transformer(config).state_dict()
+    places = [slot_of(name, family.names(config)) for name in found]
     assert None not in places
-    assert len({(place.name, place.part) for place in places}) == len(ours)
+    assert len({(place.name, place.part) for place in places}) == len(found)
 
 
 HEADS = [pytest.param(one, head, id=f"{one.name}-{head}") for one in FAMILIES.values() for head in one.architectures]
@@ -70,5 +70,5 @@ def test_weights_come_back_bit_for_bit(family, head, tmp_path):
     assert again.config.settled().model_dump(exclude=free) == config.settled().model_dump(exclude=free)
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
-    theirs = hf_tensors(family.names(config), model.state_dict())
-    assert sum(one.numel() for one in theirs.values()) >= sum(one.numel() for one in model.state_dict().values())
+    peer = hf_tensors(family.names(config), model.state_dict())
+    assert sum(one.numel() for one in peer.values()) >= sum(one.numel() for one in model.state_dict().values())

@@ -245,7 +245,7 @@ def test_a_label_that_training_has_not_is_named_with_its_file_and_its_place(fold
         ("classification", {"model": {"head": "spans"}}, "its head gives 'spans'; use .*model.head='labels'"),
         (
             "classification",
-            {"model": {"positions": "learnt", "max_positions": 7}},
+            {"model": {"positions": "learned", "max_positions": 7}},
             "reaches further than the 7 positions",
         ),
     ],

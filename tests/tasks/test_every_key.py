@@ -53,7 +53,7 @@ BASES: dict[str, dict[str, Any]] = {
         | {
             "architecture": "decoder",
             "positions": "rotary",
-            "rotary": {"scaling": "llama3", "factor": 2.0, "original": 64},
+            "rotary": {"scaling": "llama3", "factor": 2.0, "original_max_positions": 64},
         },
         "decoding": {"strategy": "sample"},
     },
@@ -61,7 +61,7 @@ BASES: dict[str, dict[str, Any]] = {
         "task": "masked",
         "data": {"train": "text.txt", "window": 9},
         "tokenizer": {"kind": "wordpiece", "size": 90},
-        "model": SMALL | {"architecture": "encoder", "head": "masked", "positions": "learnt", "max_positions": 16},
+        "model": SMALL | {"architecture": "encoder", "head": "masked", "positions": "learned", "max_positions": 16},
     },
     "denoising": {
         "task": "denoising",
@@ -124,7 +124,7 @@ OTHERS: dict[str, list[Any]] = {
     "training.device": ["cuda", "meta"],
     "training.metric": ["exact_match", "accuracy", "perplexity", "f1"],
     "decoding.max_new_tokens": [2],
-    "decoding.ends": [[*range(250)]],
+    "decoding.eos_ids": [[*range(250)]],
     "decoding.suppressed": [[*range(200)]],
     "decoding.forced_bos": [9],
     "decoding.forced_eos": [9],
@@ -191,7 +191,8 @@ def built(recipe: Recipe) -> str:
         {key: value for key, value in group.items() if key != "params"} for group in adamw(module, plan).param_groups
     ]
     rates = [
-        factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.floor) for step in range(1, 9)
+        factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.min_rate_ratio)
+        for step in range(1, 9)
     ]
     known = pays(plan, torch.device("cpu"), data.validation)
     measured = [held_out(made.data, split, 5) for split in ("valid", "test")]

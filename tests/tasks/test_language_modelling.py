@@ -177,7 +177,7 @@ def test_a_share_divides_one_text_by_characters_and_several_by_their_number():
             "cannot do task 'language_modelling': it writes no text; use model.architecture=decoder",
         ),
         (
-            {"model": {"positions": "learnt", "max_positions": 7}},
+            {"model": {"positions": "learned", "max_positions": 7}},
             "a window of 13 tokens reaches further than the 7 positions",
         ),
         (

@@ -27,10 +27,10 @@ def folder(path: Path, settings: dict[str, object]) -> Path:
 def test_accents_and_chinese_are_read_as_transformers_reads_them(tmp_path, lower, accents, chinese) -> None:
     transformers = pytest.importorskip("transformers")
     path = folder(tmp_path, lower | accents | chinese)
-    theirs = transformers.BertTokenizer.from_pretrained(path)
-    expected = [theirs.encode(text, add_special_tokens=False) for text in TEXTS]
-    for ours in (open_any(path), open_any(path / "vocab.txt"), open_pretrained(path)):
-        assert [ours.encode(text) for text in TEXTS] == expected
+    peer = transformers.BertTokenizer.from_pretrained(path)
+    expected = [peer.encode(text, add_special_tokens=False) for text in TEXTS]
+    for own in (open_any(path), open_any(path / "vocab.txt"), open_pretrained(path)):
+        assert [own.encode(text) for text in TEXTS] == expected
 
 
 def test_null_is_what_is_done_where_nothing_is_said(tmp_path: Path) -> None:

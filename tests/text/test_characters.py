@@ -69,10 +69,10 @@ def test_of_too_many_characters_the_most_frequent_stay():
 def test_transformers_reads_the_file(tmp_path):
     transformers = pytest.importorskip("transformers")
     (tmp_path / "tokenizer.json").write_text(TOKENIZER.to_json(), encoding="utf-8")
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    peer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
     text = "not to be:\n日本 😀"
-    assert theirs(text)["input_ids"] == TOKENIZER.encode(text)
-    assert theirs.decode(TOKENIZER.encode(text), clean_up_tokenization_spaces=False) == text
+    assert peer(text)["input_ids"] == TOKENIZER.encode(text)
+    assert peer.decode(TOKENIZER.encode(text), clean_up_tokenization_spaces=False) == text
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path):

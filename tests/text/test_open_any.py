@@ -46,7 +46,7 @@ def test_any_file_encodes_and_decodes_as_its_engine_does(folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_ours_is_still_opened_as_ours(kind, tmp_path):
+def test_what_is_regards_is_still_opened_as_regards(kind, tmp_path):
     (tmp_path / "tokenizer.json").write_text(KINDS[kind].train(TEXTS * 3, 271).to_json(), encoding="utf-8")
     assert type(open_any(tmp_path)) is KINDS[kind]
 

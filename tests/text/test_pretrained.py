@@ -26,83 +26,83 @@ def folder(request, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ours(folder) -> PretrainedTokenizer:
+def own(folder) -> PretrainedTokenizer:
     return open_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
-def theirs(folder):
+def peer(folder):
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
-def plain(theirs, text: str) -> list[int]:
-    return theirs(text, add_special_tokens=False, padding=False, truncation=False)["input_ids"]
+def plain(peer, text: str) -> list[int]:
+    return peer(text, add_special_tokens=False, padding=False, truncation=False)["input_ids"]
 
 
 # Parity with transformers
 
 
-def test_texts_have_the_same_ids(ours, theirs):
-    expected = [plain(theirs, text) for text in ASKED]
-    assert [ours.encode(text) for text in ASKED] == expected
-    assert ours.encode_batch(ASKED) == expected
+def test_texts_have_the_same_ids(own, peer):
+    expected = [plain(peer, text) for text in ASKED]
+    assert [own.encode(text) for text in ASKED] == expected
+    assert own.encode_batch(ASKED) == expected
 
 
-def test_ids_have_the_same_text(ours, theirs):
+def test_ids_have_the_same_text(own, peer):
     for text in ASKED:
-        ids = plain(theirs, text)
-        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+        ids = plain(peer, text)
+        assert own.decode(ids) == peer.decode(ids, skip_special_tokens=True)
 
 
-def test_a_text_has_the_same_special_tokens_round_it(ours, theirs):
+def test_a_text_has_the_same_special_tokens_round_it(own, peer):
     for text in ASKED:
-        expected = theirs(text, padding=False, truncation=False, return_token_type_ids=True)
-        assert ours.apply_template(ours.encode(text)) == (expected["input_ids"], expected["token_type_ids"])
-    assert ours.added() == theirs.num_special_tokens_to_add()
+        expected = peer(text, padding=False, truncation=False, return_token_type_ids=True)
+        assert own.apply_template(own.encode(text)) == (expected["input_ids"], expected["token_type_ids"])
+    assert own.added() == peer.num_special_tokens_to_add()
 
 
-def test_two_texts_have_the_same_special_tokens_round_them(ours, theirs):
+def test_two_texts_have_the_same_special_tokens_round_them(own, peer):
     for first, second in zip(ASKED, reversed([text for text in ASKED if text]), strict=False):
-        expected = theirs(first, second, padding=False, truncation=False, return_token_type_ids=True)
-        found = ours.apply_template(ours.encode(first), ours.encode(second))
+        expected = peer(first, second, padding=False, truncation=False, return_token_type_ids=True)
+        found = own.apply_template(own.encode(first), own.encode(second))
         assert found == (expected["input_ids"], expected["token_type_ids"])
-    assert ours.added(pair=True) == theirs.num_special_tokens_to_add(pair=True)
+    assert own.added(pair=True) == peer.num_special_tokens_to_add(pair=True)
 
 
-def test_roles_have_the_same_ids(ours, theirs):
+def test_roles_have_the_same_ids(own, peer):
     for role in ("pad", "bos", "eos", "unk", "mask", "cls", "sep"):
-        assert getattr(ours.special_tokens, role) == getattr(theirs, f"{role}_token_id")
-    assert ours.size == len(theirs)
+        assert getattr(own.special_tokens, role) == getattr(peer, f"{role}_token_id")
+    assert own.size == len(peer)
 
 
-def test_what_it_writes_is_read_by_both_as_the_same(ours, theirs, tmp_path):
-    (tmp_path / "tokenizer.json").write_text(ours.to_json(), encoding="utf-8")
+def test_what_it_writes_is_read_by_both_as_the_same(own, peer, tmp_path):
+    (tmp_path / "tokenizer.json").write_text(own.to_json(), encoding="utf-8")
     again = PretrainedTokenizer.load(tmp_path / "tokenizer.json")
     other = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
     for text in ASKED:
-        assert again.encode(text) == plain(other, text) == plain(theirs, text)
-        assert again.apply_template(ours.encode(text))[0] == other(text, padding=False, truncation=False)["input_ids"]
-    assert again.special_tokens == ours.special_tokens
-    assert again == ours
+        assert again.encode(text) == plain(other, text) == plain(peer, text)
+        assert again.apply_template(own.encode(text))[0] == other(text, padding=False, truncation=False)["input_ids"]
+    assert again.special_tokens == own.special_tokens
+    assert again == own
 
 
 # Laws
 
 
-def test_a_text_never_spells_a_special_token(ours):
-    named = set(ours.special_ids.values()) - ({ours.special_tokens.unk} - {ours.special_tokens.eos})
+def test_a_text_never_spells_a_special_token(own):
+    named = set(own.special_ids.values()) - ({own.special_tokens.unk} - {own.special_tokens.eos})
     assert named
-    for name in ours.special_ids:
+    for name in own.special_ids:
         for text in (name, f"a{name}b", f" {name} the {name}"):
-            ids = ours.encode(text)
+            ids = own.encode(text)
             assert not named & set(ids)
-            assert ours.encode_batch([text]) == [ids]
+            assert own.encode_batch([text]) == [ids]
 
 
 def test_an_engine_alone_would_let_a_text_spell_the_end(tmp_path):
-    theirs = transformers.AutoTokenizer.from_pretrained(write("unigram", tmp_path))
-    theirs.backend_tokenizer.encode_special_tokens = True
-    assert theirs.eos_token_id in plain(theirs, "a</s>b")
+    peer = transformers.AutoTokenizer.from_pretrained(write("unigram", tmp_path))
+    peer.backend_tokenizer.encode_special_tokens = True
+    assert peer.eos_token_id in plain(peer, "a</s>b")
 
 
 def test_merges_that_spell_a_special_token_are_left_out(tmp_path):
@@ -126,63 +126,63 @@ def test_a_special_token_stays_what_the_file_says(tmp_path):
     assert [token["lstrip"] for token in tokens if token["content"] == "<mask>"] == [True]
 
 
-def test_ids_stream_to_what_decoding_gives(ours):
+def test_ids_stream_to_what_decoding_gives(own):
     @settings(suppress_health_check=[HealthCheck.too_slow])
-    @given(st.lists(st.integers(0, ours.size - 1), max_size=17))
+    @given(st.lists(st.integers(0, own.size - 1), max_size=17))
     def check(ids: list[int]) -> None:
-        stream = ours.stream()
+        stream = own.stream()
         assert isinstance(stream, TextStream)
-        assert "".join([*(stream.push(token) for token in ids), stream.end()]) == ours.decode(ids)
+        assert "".join([*(stream.push(token) for token in ids), stream.end()]) == own.decode(ids)
 
     check()
 
 
-def test_no_piece_of_a_streamed_text_holds_a_broken_character(ours):
+def test_no_piece_of_a_streamed_text_holds_a_broken_character(own):
     for text in ASKED:
-        ids = ours.encode(text)
-        stream = ours.stream()
+        ids = own.encode(text)
+        stream = own.stream()
         pieces = [*(stream.push(token) for token in ids), stream.end()]
-        assert "".join(pieces) == ours.decode(ids)
+        assert "".join(pieces) == own.decode(ids)
         assert "�" not in "".join(pieces)
 
 
-def test_a_token_shows_what_it_adds(ours):
+def test_a_token_shows_what_it_adds(own):
     for text in ASKED[:4]:
-        ids = ours.encode(text)
-        added = b"".join(ours.token_bytes(token) for token in ids).decode()
-        assert added.strip() == ours.decode(ids).strip()
-        assert len(ours.pieces(ids)) == len(ids)
-    for name, token in ours.special_ids.items():
-        assert ours.token_bytes(token) == b""
-        assert ours.token_text(token) == name
+        ids = own.encode(text)
+        added = b"".join(own.token_bytes(token) for token in ids).decode()
+        assert added.strip() == own.decode(ids).strip()
+        assert len(own.pieces(ids)) == len(ids)
+    for name, token in own.special_ids.items():
+        assert own.token_bytes(token) == b""
+        assert own.token_text(token) == name
 
 
-def test_offsets_point_into_the_text(ours):
+def test_offsets_point_into_the_text(own):
     for text in ASKED[:4]:
-        spans = ours.offsets(text)
-        assert len(spans) == len(ours.encode(text))
+        spans = own.offsets(text)
+        assert len(spans) == len(own.encode(text))
         assert all(0 <= start <= end <= len(text) for start, end in spans)
         covered = {place for start, end in spans for place in range(start, end)}
         assert {place for place, character in enumerate(text) if not character.isspace()} <= covered
 
 
-def test_it_travels_to_another_process(ours):
-    again = pickle.loads(pickle.dumps(ours))
-    assert again.encode(ASKED[0]) == ours.encode(ASKED[0])
-    assert again.special_tokens == ours.special_tokens
+def test_it_travels_to_another_process(own):
+    again = pickle.loads(pickle.dumps(own))
+    assert again.encode(ASKED[0]) == own.encode(ASKED[0])
+    assert again.special_tokens == own.special_tokens
 
 
-def test_special_tokens_can_be_added(ours):
-    more = ours.with_specials(["<extra>"])
-    assert more.size == ours.size + 1
-    assert more.special_ids["<extra>"] == ours.size
-    assert ours.size not in more.encode("<extra>")
-    assert more.special_tokens == ours.special_tokens
+def test_special_tokens_can_be_added(own):
+    more = own.with_specials(["<extra>"])
+    assert more.size == own.size + 1
+    assert more.special_ids["<extra>"] == own.size
+    assert own.size not in more.encode("<extra>")
+    assert more.special_tokens == own.special_tokens
 
 
-def test_an_id_outside_the_vocabulary_is_refused(ours):
-    with pytest.raises(InputError, match=f"vocabulary of {ours.size}"):
-        ours.decode([ours.size])
+def test_an_id_outside_the_vocabulary_is_refused(own):
+    with pytest.raises(InputError, match=f"vocabulary of {own.size}"):
+        own.decode([own.size])
 
 
 # The files beside it
@@ -220,8 +220,8 @@ def test_an_encoders_first_and_last_special_tokens_begin_and_end(tmp_path):
 def test_the_tokenizer_itself_says_which_special_tokens_stand_round_a_text(tmp_path, begin):
     folder = write("byte-fallback", tmp_path)
     rewritten(folder, "tokenizer_config.json", {"add_bos_token": begin, "add_eos_token": True})
-    ours, theirs = open_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
-    assert ours.apply_template(ours.encode("the roses"))[0] == theirs("the roses")["input_ids"]
+    own, peer = open_pretrained(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    assert own.apply_template(own.encode("the roses"))[0] == peer("the roses")["input_ids"]
 
 
 def test_older_folders_name_roles_in_a_file_of_their_own(tmp_path):
@@ -283,11 +283,11 @@ def test_a_folder_without_one_is_named(tmp_path):
 def test_gpt2s_two_files_are_read(tmp_path):
     for name in ("vocab.json.gz", "merges.txt.gz"):
         (tmp_path / name).symlink_to(GPT2 / name)
-    ours = open_pretrained(tmp_path)
-    assert ours.encode("hello world") == [31373, 995]  # from tiktoken's documentation
-    assert ours.special_tokens == SpecialTokens(bos=50256, eos=50256)
-    assert ours.apply_template([31373, 995]) == ([31373, 995], [0, 0])
-    assert ours._fast is not None
+    own = open_pretrained(tmp_path)
+    assert own.encode("hello world") == [31373, 995]  # from tiktoken's documentation
+    assert own.special_tokens == SpecialTokens(bos=50256, eos=50256)
+    assert own.apply_template([31373, 995]) == ([31373, 995], [0, 0])
+    assert own._fast is not None
 
 
 def test_robertas_two_files_have_the_template_of_its_tokenizer_json(tmp_path):
@@ -306,11 +306,11 @@ def test_robertas_two_files_have_the_template_of_its_tokenizer_json(tmp_path):
 # Special tokens in a text, where they are asked for
 
 
-def test_names_of_special_tokens_are_these_tokens_where_that_is_asked_for(ours, theirs):
-    names = [theirs.decode([token]) for token in theirs.all_special_ids]
+def test_names_of_special_tokens_are_these_tokens_where_that_is_asked_for(own, peer):
+    names = [peer.decode([token]) for token in peer.all_special_ids]
     texts = [f"{name}The {name} river{name} {name}is wide." for name in names] + [" ".join(names), *ASKED]
     for text in texts:
-        assert ours.encode(text, special_tokens=True) == plain(theirs, text)
-        assert ours.parsing_special_tokens.encode_batch([text, text]) == [plain(theirs, text)] * 2
-    spelt = ours.encode("".join(names))
-    assert not {*spelt} & {*theirs.all_special_ids} - {ours.special_tokens.unk}
+        assert own.encode(text, special_tokens=True) == plain(peer, text)
+        assert own.parsing_special_tokens.encode_batch([text, text]) == [plain(peer, text)] * 2
+    spelt = own.encode("".join(names))
+    assert not {*spelt} & {*peer.all_special_ids} - {own.special_tokens.unk}

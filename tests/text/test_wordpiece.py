@@ -67,8 +67,8 @@ def reference(text: str, vocabulary: set[str], *, cased: bool = False) -> list[s
 
 @given(st.text(st.sampled_from(ALPHABETS), max_size=30), st.booleans())
 def test_the_engine_cuts_as_the_reference_does(text, cased):
-    ours = tokenizer(cased)
-    assert ours.pieces(ours.encode(text)) == reference(text, {*SPECIALS, *PIECES}, cased=cased)
+    own = tokenizer(cased)
+    assert own.pieces(own.encode(text)) == reference(text, {*SPECIALS, *PIECES}, cased=cased)
 
 
 @given(st.text(st.sampled_from(ALPHABETS), max_size=60), st.booleans())
@@ -100,64 +100,64 @@ def test_every_character_of_the_old_scripts_is_read_as_the_reference_reads_it(ca
 )
 def test_the_papers_own_examples(text, expected):
     pieces = ["want", "##want", "##ed", "wa", "un", "runn", "##ing", "##aff", "##able", ",", "low"]
-    ours = WordPieceTokenizer.of([*SPECIALS, *pieces])
-    assert ours.pieces(ours.encode(text)) == reference(text, set(pieces)) == expected
+    own = WordPieceTokenizer.of([*SPECIALS, *pieces])
+    assert own.pieces(own.encode(text)) == reference(text, set(pieces)) == expected
 
 
 def test_a_cased_vocabulary_keeps_case_and_accents():
     assert words("Café ΑΣ", cased=True) == ["Café", "ΑΣ"]
     assert words("Café ΑΣ") == ["cafe", "ασ"]
-    ours = tokenizer(cased=True)
-    assert ours.pieces(ours.encode("é e É")) == ["é", "e", "[UNK]"]
+    own = tokenizer(cased=True)
+    assert own.pieces(own.encode("é e É")) == ["é", "e", "[UNK]"]
 
 
 def test_a_word_of_more_than_a_hundred_characters_is_unknown():
-    ours = tokenizer()
-    assert ours.decode(ours.encode("a" * 100)) == "a" * 100
-    assert ours.pieces(ours.encode("a" * 101)) == ["[UNK]"]
+    own = tokenizer()
+    assert own.decode(own.encode("a" * 100)) == "a" * 100
+    assert own.pieces(own.encode("a" * 101)) == ["[UNK]"]
 
 
 def test_decoding_joins_pieces_and_leaves_special_tokens_out():
-    ours = tokenizer()
-    ids = [ours.bos_id, *ours.encode("ababba b. a-b"), ours.eos_id, ours.pad_id]
-    assert ours.decode(ids) == "ababba b. a - b"
-    assert ours.decode(ours.encode(ours.decode(ids))) == ours.decode(ids)
+    own = tokenizer()
+    ids = [own.bos_id, *own.encode("ababba b. a-b"), own.eos_id, own.pad_id]
+    assert own.decode(ids) == "ababba b. a - b"
+    assert own.decode(own.encode(own.decode(ids))) == own.decode(ids)
 
 
 @given(st.lists(st.integers(5, len(SPECIALS) + len(PIECES) - 1), max_size=9))
 def test_what_tokens_add_is_what_decoding_gives(ids):
-    ours = tokenizer()
-    ids = [ours.encode("a")[0], *ids]
-    assert b"".join(map(ours.token_bytes, ids)).decode().removeprefix(" ") == ours.decode(ids)
-    stream = ours.stream()
-    assert "".join([*map(stream.push, ids), stream.end()]) == ours.decode(ids)
+    own = tokenizer()
+    ids = [own.encode("a")[0], *ids]
+    assert b"".join(map(own.token_bytes, ids)).decode().removeprefix(" ") == own.decode(ids)
+    stream = own.stream()
+    assert "".join([*map(stream.push, ids), stream.end()]) == own.decode(ids)
 
 
 def test_marks_have_berts_names_and_a_text_cannot_spell_them():
-    ours = tokenizer()
-    marks = (ours.pad_id, ours.unk_id, ours.bos_id, ours.eos_id, ours.mask_id)
-    assert tuple(ours.pieces(marks)) == SPECIALS
-    assert not {ours.bos_id, ours.eos_id, ours.mask_id, ours.pad_id} & set(ours.encode("[CLS] a [SEP][MASK] [PAD]"))
+    own = tokenizer()
+    marks = (own.pad_id, own.unk_id, own.bos_id, own.eos_id, own.mask_id)
+    assert tuple(own.pieces(marks)) == SPECIALS
+    assert not {own.bos_id, own.eos_id, own.mask_id, own.pad_id} & set(own.encode("[CLS] a [SEP][MASK] [PAD]"))
 
 
 def test_offsets_point_into_the_original_text():
-    ours = tokenizer()
+    own = tokenizer()
     text = "  A\u0301Bab 我b\x00ab"
-    assert ours.pieces(ours.encode(text)) == ["ab", "##ab", "我", "b", "##ab"]
-    assert [text[start:end] for start, end in ours.offsets(text)] == ["A\u0301B", "ab", "我", "b", "ab"]
+    assert own.pieces(own.encode(text)) == ["ab", "##ab", "我", "b", "##ab"]
+    assert [text[start:end] for start, end in own.offsets(text)] == ["A\u0301B", "ab", "我", "b", "ab"]
 
 
 def test_a_saved_tokenizer_is_the_same_and_the_engine_reads_it():
-    ours = tokenizer()
-    again = WordPieceTokenizer.from_json(ours.to_json())
-    assert again == ours
+    own = tokenizer()
+    again = WordPieceTokenizer.from_json(own.to_json())
+    assert again == own
     assert type(again) is WordPieceTokenizer
-    assert pickle.loads(pickle.dumps(ours)) == ours
-    engine = Engine.from_str(ours.to_json())
+    assert pickle.loads(pickle.dumps(own)) == own
+    engine = Engine.from_str(own.to_json())
     for text in ODD[:-3]:
-        assert engine.encode(text, add_special_tokens=False).ids == ours.encode(text)
-        assert engine.encode(text).ids == [ours.bos_id, *ours.encode(text), ours.eos_id]
-    assert ours.encode_batch(ODD) == [ours.encode(text) for text in ODD]
+        assert engine.encode(text, add_special_tokens=False).ids == own.encode(text)
+        assert engine.encode(text).ids == [own.bos_id, *own.encode(text), own.eos_id]
+    assert own.encode_batch(ODD) == [own.encode(text) for text in ODD]
 
 
 def test_vocabularies_that_cannot_be_used_are_refused(tmp_path):
@@ -187,12 +187,12 @@ def test_a_vocabulary_file_is_read_line_by_line(tmp_path):
 
 def test_a_trained_tokenizer_knows_every_word_of_its_texts():
     texts = ["the cat sat on the mat", "Die Katze saß, naïvement!", "我们 在 the mat"] * 3
-    ours = WordPieceTokenizer.train(texts, 90)
-    assert ours.size <= 90
+    own = WordPieceTokenizer.train(texts, 90)
+    assert own.size <= 90
     for text in texts:
-        assert ours.unk_id not in ours.encode(text)
-        assert ours.decode(ours.encode(text)).split() == ours.decode(ours.encode(text)).lower().split()
-    assert "the" in ours.pieces(ours.encode("the"))
+        assert own.unk_id not in own.encode(text)
+        assert own.decode(own.encode(text)).split() == own.decode(own.encode(text)).lower().split()
+    assert "the" in own.pieces(own.encode("the"))
     cased = WordPieceTokenizer.train(texts, 90, cased=True)
     assert cased.decode(cased.encode("Katze saß")) == "Katze saß"
 
@@ -230,11 +230,11 @@ def test_berts_vocabulary_gives_what_transformers_gives(bert, mixed_lines):
     from transformers import BertTokenizer
 
     vocabulary = {piece: at for at, piece in enumerate(bert.pieces(range(bert.size)))}
-    theirs = BertTokenizer(vocab=vocabulary)
+    peer = BertTokenizer(vocab=vocabulary)
     lines = [line for line in mixed_lines if not any(special in line for special in SPECIALS)]
-    assert bert.encode_batch(lines) == theirs(lines, add_special_tokens=False)["input_ids"]
+    assert bert.encode_batch(lines) == peer(lines, add_special_tokens=False)["input_ids"]
     assert [bert.decode(ids) for ids in bert.encode_batch(lines[-50:])] == [
-        theirs.decode(ids, skip_special_tokens=True) for ids in bert.encode_batch(lines[-50:])
+        peer.decode(ids, skip_special_tokens=True) for ids in bert.encode_batch(lines[-50:])
     ]
 
 

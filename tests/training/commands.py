@@ -35,7 +35,7 @@ def arguments(folder: Path, changes: dict[str, object]) -> list[str]:
 
 def start(given: list[str]) -> subprocess.Popen[str]:
     """`regard …` with Ctrl-C able to reach it."""
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores Ctrl-C,
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores Ctrl-C,
     try:  # and so would what it starts
         return subprocess.Popen(
             [sys.executable, "-m", "regard", *given],
@@ -44,7 +44,7 @@ def start(given: list[str]) -> subprocess.Popen[str]:
             text=True,
         )
     finally:
-        signal.signal(signal.SIGINT, ours)
+        signal.signal(signal.SIGINT, found)
 
 
 def fork(given: list[str], log: Path) -> BaseProcess:

@@ -12,11 +12,11 @@ from regard.training.cross_entropy import tiled_cross_entropy
 def both(logits: torch.Tensor, targets: torch.Tensor, smoothing: float, upstream: float) -> tuple[torch.Tensor, ...]:
     """Sum and gradient by the tiles, then by PyTorch in float64."""
     one, other = logits.clone().requires_grad_(), logits.double().requires_grad_()
-    ours = tiled_cross_entropy(one, targets, smoothing)
-    theirs = F.cross_entropy(other, targets, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
-    (ours * upstream).backward()
-    (theirs * upstream).backward()
-    return ours.detach(), one.grad, theirs.detach(), other.grad
+    own = tiled_cross_entropy(one, targets, smoothing)
+    peer = F.cross_entropy(other, targets, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
+    (own * upstream).backward()
+    (peer * upstream).backward()
+    return own.detach(), one.grad, peer.detach(), other.grad
 
 
 @pytest.mark.parametrize("upstream", [1.0, 0.25])
@@ -29,9 +29,9 @@ def test_tiles_give_what_the_whole_table_gives(dtype, tile, smoothing, upstream,
     logits = (torch.randn(17, 53) * 4).to(dtype)
     targets = torch.randint(53, (17,))
     targets[[2, 3, 16]] = IGNORED
-    ours, gradient, theirs, expected = both(logits, targets, smoothing, upstream)
+    own, gradient, peer, expected = both(logits, targets, smoothing, upstream)
     rounding = {torch.float64: 1e-13, torch.float32: 1e-6, torch.bfloat16: 1e-2}[dtype]
-    assert float(ours) == pytest.approx(float(theirs), rel=1e-12 if dtype == torch.float64 else 1e-6)
+    assert float(own) == pytest.approx(float(peer), rel=1e-12 if dtype == torch.float64 else 1e-6)
     assert gradient.dtype == dtype
     torch.testing.assert_close(gradient.double(), expected, rtol=rounding, atol=rounding / 10)
 
@@ -47,8 +47,8 @@ def test_what_is_not_a_number_stays_in_its_row_and_out_of_the_loss_where_it_is_i
     logits = torch.randn(3, 5)
     logits[1] = torch.nan
     targets = torch.tensor([0, IGNORED, 4])
-    ours, gradient, _, _ = both(logits, targets, 0.1, 1.0)
+    own, gradient, _, _ = both(logits, targets, 0.1, 1.0)
     alone = F.cross_entropy(logits[[0, 2]], targets[[0, 2]], reduction="sum", label_smoothing=0.1)
-    assert float(ours) == pytest.approx(float(alone), rel=1e-6)
+    assert float(own) == pytest.approx(float(alone), rel=1e-6)
     assert (gradient[1] == 0).all()
     assert torch.isnan(tiled_cross_entropy(logits, torch.tensor([0, 2, 4])))

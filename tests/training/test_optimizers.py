@@ -42,7 +42,7 @@ def test_matrices_decay_and_biases_norms_and_tables_do_not():
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("positions", ["learnt", "t5", "rotary"])
+@pytest.mark.parametrize("positions", ["learned", "t5", "rotary"])
 def test_of_a_transformer_every_parameter_is_in_one_group_and_linear_matrices_alone_decay(tied, positions):
     model = Transformer(
         TransformerConfig(vocabulary=11, width=6, heads=3, layers=1, tie_embeddings=tied, positions=positions)

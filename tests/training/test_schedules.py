@@ -54,9 +54,9 @@ def test_cosine_is_half_a_turn():
 
 
 def test_inverse_square_root_is_the_papers_equation_three_up_to_one_factor():
-    """lrate = width^-0.5 · min(step^-0.5, step · warmup^-1.5); ours has its peak at 1."""
+    """lrate = width^-0.5 · min(step^-0.5, step · warmup^-1.5); Regard's has its peak at 1."""
     paper = [19**-0.5 * min(step**-0.5, step * WARMUP**-1.5) for step in range(1, STEPS + 1)]
-    ratios = [rate / theirs for rate, theirs in zip(rates("inverse_sqrt"), paper, strict=True)]
+    ratios = [rate / peer for rate, peer in zip(rates("inverse_sqrt"), paper, strict=True)]
     assert ratios == pytest.approx([ratios[0]] * STEPS)
 
 
@@ -77,5 +77,7 @@ def test_a_floor_is_where_the_rate_ends_and_squeezes_the_way_there(schedule):
 
 @pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
 def test_a_floor_without_effect_is_refused(schedule):
-    with pytest.raises(ConfigError, match=f"floor has no effect with schedule '{schedule}'; use linear or cosine"):
-        TrainingPlan(schedule=schedule, floor=0.1)
+    with pytest.raises(
+        ConfigError, match=f"min_rate_ratio has no effect with schedule '{schedule}'; use linear or cosine"
+    ):
+        TrainingPlan(schedule=schedule, min_rate_ratio=0.1)

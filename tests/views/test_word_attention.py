@@ -10,7 +10,7 @@ from regard.inspection.capture import watch_module
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.text.tokenizer import Tokenizer
-from regard.views.word_attention import draw_gaze, gaze, gaze_text
+from regard.views.word_attention import draw_word_attention, word_attention, word_attention_text
 
 TEXT = "the vase slipped because it was wet, and then it broke"
 
@@ -35,7 +35,7 @@ def watched(looked):
 
 def test_the_last_of_that_name_is_followed_and_its_weights_are_the_sums_over_pieces(looked):
     stack, seen, tokenizer, _ = watched(looked)
-    found = gaze(seen, tokenizer, "it")
+    found = word_attention(seen, tokenizer, "it")
     pieces = [tokenizer.token_text(token) for token in tokenizer.encode(TEXT)]
     starts = [at for at, piece in enumerate(pieces) if at == 0 or piece.startswith(" ")]
     assert [word.strip() for word in found.words] == TEXT.split(" ")
@@ -55,20 +55,20 @@ def test_the_last_of_that_name_is_followed_and_its_weights_are_the_sums_over_pie
 
 def test_the_head_that_looks_most_is_named(looked):
     _, seen, tokenizer, _ = watched(looked)
-    found = gaze(seen, tokenizer, "broke")
+    found = word_attention(seen, tokenizer, "broke")
     other = found.of("vase")
     layer, head, most = found.most(other)
     assert most == found.weights[:, :, other].max()
     assert found.weights[found.layers.index(layer), head, other] == most
-    said = gaze_text(found)
+    said = word_attention_text(found)
     assert f"{most:.3f} in {layer}, head {head}" in said
     assert len(said.splitlines()) == 1 + len(found.words)
 
 
 def test_the_figure_has_a_strip_for_each_layer_and_every_word_above_the_first(looked):
     _, seen, tokenizer, _ = watched(looked)
-    found = gaze(seen, tokenizer, "wet,")
-    figure = draw_gaze(found, [found.of("vase")])
+    found = word_attention(seen, tokenizer, "wet,")
+    figure = draw_word_attention(found, [found.of("vase")])
     assert len(figure.axes) == len(found.layers)
     assert [tick.get_text().strip("␣") for tick in figure.axes[0].get_xticklabels()] == TEXT.split(" ")
     bold = [tick.get_text().strip("␣") for tick in figure.axes[0].get_xticklabels() if tick.get_fontweight() == "bold"]
@@ -80,4 +80,4 @@ def test_the_figure_has_a_strip_for_each_layer_and_every_word_above_the_first(lo
 def test_a_word_that_is_not_there_is_answered_with_the_nearest(looked):
     _, seen, tokenizer, _ = watched(looked)
     with pytest.raises(InputError, match=r"'vases' is no word of the text.*vase"):
-        gaze(seen, tokenizer, "vases")
+        word_attention(seen, tokenizer, "vases")

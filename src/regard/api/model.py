@@ -35,7 +35,7 @@ from regard.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A trained model with its tokenizer, its task and its manners."""
+    """A trained model with its tokenizer, its task and how it decodes."""
 
     module: Network
     tokenizer: Tokenizer
@@ -194,7 +194,7 @@ class Model:
             finished([Hypothesis(written, float(likely.sum()), rows=(0,) * len(written))])
 
     def logits(self, text: str, *, target: str | None = None) -> Float[Tensor, "*tokens out"]:
-        """The network's own numbers for a text, read as the model reads it, with its marks and its template.
+        """The network's own numbers for a text, read as the model reads it, with its special tokens and its template.
 
         `[tokens, vocabulary]` of a language model (each token's are those of the next one), a translator (of `<bos>`
         and the target's tokens) and a masked model; `[labels]` of a classifier; `[tokens, 2]` where spans are found.
@@ -252,9 +252,9 @@ def save_around(folder: Path, model: Loaded, recipe: Recipe | None = None) -> No
     if recipe is None:
         tables["tokenizer"] = {"kind": tokenizer.kind}
     write_text(folder / "recipe.toml", as_toml(tables))
-    marks = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    special = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     given = model.decoding.model_dump(exclude_none=True)
-    write_json(folder / "generation_config.json", {**marks, **given})
+    write_json(folder / "generation_config.json", {**special, **given})
 
 
 class Watched(Recording):

@@ -73,21 +73,21 @@ def alibi_slopes(heads: int) -> list[float]:
 class RelativeBuckets(Bias):
     """A learnt term per head for each bucket of `key − query`: exact nearby, logarithmic further off."""
 
-    def __init__(self, heads: int, *, buckets: int = 32, furthest: int = 128, both_directions: bool = True) -> None:
+    def __init__(self, heads: int, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
-        if buckets < 4 or furthest <= buckets:
+        if buckets < 4 or max_distance <= buckets:
             raise ConfigError(
-                f"{buckets} relative buckets up to distance {furthest} leave no room for near and far",
-                "use at least 4 buckets and a furthest distance above their number",
+                f"{buckets} relative buckets up to distance {max_distance} leave no room for near and far",
+                "use at least 4 buckets and a max_distance above their number",
             )
         self.heads = heads
-        self.buckets, self.furthest, self.both_directions = buckets, furthest, both_directions
+        self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
         self.terms = nn.Embedding(buckets, heads)
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """The bucket of `key − query`; one-directional buckets count the past only and put the future in 0."""
         buckets = self.buckets
-        if self.both_directions:
+        if self.bidirectional:
             buckets //= 2
             side = (distance > 0).long() * buckets
             distance = distance.abs()
@@ -95,7 +95,7 @@ class RelativeBuckets(Bias):
             side = torch.zeros_like(distance)
             distance = (-distance).clamp(min=0)
         exact = buckets // 2
-        ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.furthest / exact)
+        ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
         return side + torch.where(distance < exact, distance, far)
 

@@ -23,7 +23,7 @@ from regard.attention.flex import Flex
 from regard.attention.gathered import Gathered
 from regard.attention.kernels import Call, Cudnn, Kernel, KernelChoice, Sdpa, choose_kernel
 from regard.attention.lowering import bias_values, dense_table, fully_masked, fully_masked_rows
-from regard.attention.mask_algebra import Grid, Mask, MaskFunction, as_mask
+from regard.attention.mask_algebra import Grid, Mask, MaskMod, as_mask
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError, NotFiniteError
@@ -35,7 +35,7 @@ def weights(
     key: Key,
     *,
     similarity: str | Similarity = "scaled_dot",
-    mask: Mask | MaskFunction | None = None,
+    mask: Mask | MaskMod | None = None,
     bias: Bias | Tensor | None = None,
     rows: Int[Tensor, "rows"] | None = None,
 ) -> Float[Tensor, "batch heads rows keys"]:
@@ -104,7 +104,7 @@ def attend(
     value: Value,
     *,
     similarity: str | Similarity = "scaled_dot",
-    mask: Mask | MaskFunction | None = None,
+    mask: Mask | MaskMod | None = None,
     bias: Bias | Tensor | None = None,
     dropout: float = 0.0,
     kernel: str | None = None,
@@ -124,7 +124,7 @@ def which_kernel(
     value: Value,
     *,
     similarity: str | Similarity = "scaled_dot",
-    mask: Mask | MaskFunction | None = None,
+    mask: Mask | MaskMod | None = None,
     bias: Bias | Tensor | None = None,
     dropout: float = 0.0,
     kernel: str | None = None,
@@ -140,7 +140,7 @@ def checked(
     key: Key,
     value: Value,
     similarity: str | Similarity,
-    mask: Mask | MaskFunction | None,
+    mask: Mask | MaskMod | None,
     bias: Bias | Tensor | None,
     dropout: float,
 ) -> Call:

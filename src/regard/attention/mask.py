@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.mask_algebra import And, Bounds, Function, Grid, Mask, Not, Or, Shape, Table, Tiles
+from regard.attention.mask_algebra import And, Bounds, Grid, Mask, MaskFunction, Not, Or, Shape, Table, Tiles
 from regard.data.batching import Side
 from regard.errors import InputError
 
@@ -30,10 +30,10 @@ __all__ = [
     "Dense",
     "Dilated",
     "Document",
-    "Function",
     "Global",
     "Grid",
     "Mask",
+    "MaskFunction",
     "Not",
     "Or",
     "Padding",

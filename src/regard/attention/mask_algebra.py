@@ -158,16 +158,16 @@ class Mask(ABC):
         table = self.allowed(grid)
         return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], grid.keys)
 
-    def __and__(self, other: "Mask | MaskFunction") -> "Mask":
+    def __and__(self, other: "Mask | MaskMod") -> "Mask":
         return And(self, as_mask(other))
 
-    def __rand__(self, other: "MaskFunction") -> "Mask":
+    def __rand__(self, other: "MaskMod") -> "Mask":
         return And(as_mask(other), self)
 
-    def __or__(self, other: "Mask | MaskFunction") -> "Mask":
+    def __or__(self, other: "Mask | MaskMod") -> "Mask":
         return Or(self, as_mask(other))
 
-    def __ror__(self, other: "MaskFunction") -> "Mask":
+    def __ror__(self, other: "MaskMod") -> "Mask":
         return Or(as_mask(other), self)
 
     def __invert__(self) -> "Mask":
@@ -242,21 +242,21 @@ class Not(Mask):
         return (self.mask,)
 
 
-MaskFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""`(batch, head, query, key) -> bool`: whole-number tensors that broadcast in, a boolean one out."""
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""FlexAttention's `mask_mod`, `(batch, head, query, key) -> bool`: index tensors that broadcast, a boolean one out."""
 
 
 @dataclass(frozen=True, eq=False)
-class Function(Mask):
+class MaskFunction(Mask):
     """A rule of your own, `(batch, head, query, key) -> bool`, as FlexAttention's `mask_mod` is written.
 
-        Function(lambda batch, head, query, key: (key <= query) & ((query - key) % 2 == 0))
+        MaskFunction(lambda batch, head, query, key: (key <= query) & ((query - key) % 2 == 0))
 
     It is given index tensors that broadcast and must depend on them alone. Nothing is known of whole tiles, so alone it
     leaves none out; joined with a mask that does, as in `Window(256) & rule`, only what that leaves is computed.
     """
 
-    function: MaskFunction
+    function: MaskMod
     rows: Int[Tensor, "rows"] | None = None
     """Which sequences the function is asked about, where some were selected."""
 
@@ -292,12 +292,12 @@ class Function(Mask):
         some = some.expand(tiles.shape[0], -1, -1, -1)  # sequences may differ
         return Bounds(some, ~some)
 
-    def select(self, rows: Int[Tensor, "rows"]) -> "Function":
+    def select(self, rows: Int[Tensor, "rows"]) -> "MaskFunction":
         """The same rule for these sequences."""
         return replace(self, rows=rows if self.rows is None else self.rows.to(rows.device)[rows])
 
 
-def as_mask(given: Mask | MaskFunction) -> Mask:
+def as_mask(given: Mask | MaskMod) -> Mask:
     """The mask meant by a mask or by a function of (batch, head, query, key); anything else is refused."""
     if isinstance(given, Mask):
         return given
@@ -308,4 +308,4 @@ def as_mask(given: Mask | MaskFunction) -> Mask:
             f"a mask is an expression, not {type(given).__name__}",
             "use masks such as regard.Causal(), or a function of (batch, head, query, key)",
         )
-    return Function(given)
+    return MaskFunction(given)

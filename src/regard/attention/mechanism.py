@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -22,11 +22,12 @@ from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.mask import Mask, Padding
 from regard.attention.mask_parts import MaskParts, split
-from regard.attention.rotary import Rotate
+from regard.attention.rotary import Rotary, Rotate, Rotation
 from regard.attention.slot import Slot
 from regard.axes import Hidden, Weights
 from regard.config import Config, refuse_foreign_keys
 from regard.errors import ConfigError, InputError, choose
+from regard.plugins import load_plugins
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,8 @@ class LayerContext:
     memory_mask: Mask | None = None
     past: int = 0
     """Columns that were read before the new tokens."""
+    places: Int[Tensor, "#batch tokens"] | None = None
+    """Where the new tokens stand in their texts: what positions are counted by."""
     behind: Padding | None = None
     """Padding that stands behind the text of tokens that look back: the mask need not hide it."""
 
@@ -47,6 +50,13 @@ class LayerContext:
     def cross(self) -> "LayerContext":
         """What attention to the memory is told."""
         return LayerContext(self.memory_mask)
+
+    def rotation(self, rotary: Rotary) -> Rotate:
+        """The turn of the new tokens by another rotary than the network's."""
+        if self.places is None:
+            raise InputError("nothing says where the tokens stand that are to be turned", "give `places`")
+        rotation: Rotation = rotary(self.places)
+        return rotation
 
     def parts(self) -> MaskParts:
         """The mask taken apart, the padding behind the text included."""
@@ -64,7 +74,7 @@ class Abilities:
     """It computes the softmax over every key that its mask allows."""
     causal: bool = False
     """A token sees what came before it alone, and decoding goes on from a state."""
-    both_directions: bool = True
+    bidirectional: bool = True
     """Every token sees every other."""
     cross: bool = False
     """It attends to a memory."""
@@ -86,7 +96,7 @@ class Abilities:
     @property
     def words(self) -> str:
         """What it attends as."""
-        kinds = {"causal": self.causal, "bidirectional": self.both_directions, "cross": self.cross}
+        kinds = {"causal": self.causal, "bidirectional": self.bidirectional, "cross": self.cross}
         return ", ".join(name for name, can in kinds.items() if can)
 
 
@@ -97,6 +107,9 @@ class Mechanism(nn.Module, ABC):
     by piece gives what reading it at once does; gradients are finite; any length works. Buffers are persistent or made
     at every call: a loaded model is built without memory first.
     """
+
+    slot: Slot
+    """What it was built for; `Projections` keeps it."""
 
     def start(self, memory: Hidden | None = None) -> AttentionState | None:
         """The state before any token; of cross-attention what is computed of the memory once."""
@@ -126,6 +139,8 @@ class MechanismShape(Config, ABC):
     name: str = Field(description="how a layer attends")
 
     abilities: ClassVar[Abilities]
+    samples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Options that the laws are measured with: such that a text of a few tokens is several of its blocks or windows."""
 
     def check(self, slot: Slot) -> None:
         """Raise ConfigError if it cannot be in this slot: by its abilities; a mechanism adds what it needs of sizes."""
@@ -134,7 +149,7 @@ class MechanismShape(Config, ABC):
             (slot.cross and not able.cross, "attention to a memory"),
             (not slot.cross and slot.causal and not able.causal, "causal attention, which a decoder needs"),
             (
-                not slot.cross and not slot.causal and not able.both_directions,
+                not slot.cross and not slot.causal and not able.bidirectional,
                 "attention in both directions, which an encoder needs",
             ),
             (slot.rotary and not able.rotary, "positions that turn queries and keys (model.positions=rotary)"),
@@ -191,9 +206,13 @@ def read_mechanism(value: Any) -> MechanismShape:
         value = {"name": value}
     if not isinstance(value, Mapping):
         raise ConfigError(f"{value!r} names no attention", f"give a name, or a table with one: {', '.join(MECHANISMS)}")
+    load_plugins()
     name = value.get("name", "exact")
     if name not in MECHANISMS:
-        raise ConfigError(f"attention {name!r} is unknown", choose(str(name), MECHANISMS))
+        raise ConfigError(
+            f"attention {name!r} is unknown",
+            f"{choose(str(name), MECHANISMS)}; one of your own comes by `--plugin FILE.py`, or is registered first",
+        )
     refuse_foreign_keys(value, name, MECHANISMS)
     return MECHANISMS[name].model_validate(dict(value))
 
@@ -212,7 +231,7 @@ def others(what: str, shape: MechanismShape, slot: Slot) -> str:
 def _fits(shape: type[MechanismShape], slot: Slot) -> bool:
     """Whether a mechanism, left to its defaults, could be in this slot; asked without asking it for another remedy."""
     able = shape.abilities
-    kind = able.cross if slot.cross else able.causal if slot.causal else able.both_directions
+    kind = able.cross if slot.cross else able.causal if slot.causal else able.bidirectional
     positions = (able.rotary or not slot.rotary) and (able.score_bias or not slot.score_bias)
     alike = able.similarities or slot.similarity == "scaled_dot"
     heads = able.shared_heads or slot.key_value_heads == slot.heads

@@ -14,8 +14,8 @@ from regard.attention.cache import KeyValues
 from regard.attention.core import attend
 from regard.attention.decode_step import attend_one, suits_one_query
 from regard.attention.mask import Mask
-from regard.attention.mask_algebra import MaskFunction, as_mask
-from regard.attention.projections import Projections
+from regard.attention.mask_algebra import MaskMod, as_mask
+from regard.attention.projections import PLAIN, ProjectionOptions, Projections
 from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, require_similarity, similarity_module
 from regard.attention.slot import Site, Slot, check_heads
@@ -49,17 +49,19 @@ class Attend(nn.Module):
         )
 
 
+def slot_similarity(slot: Slot) -> Similarity:
+    """How a slot's queries and keys are compared: a fresh one by its name, or the object itself."""
+    if isinstance(slot.similarity, str):
+        return similarity_module(slot.similarity, slot.head_width)
+    return require_similarity(slot.similarity)
+
+
 class HeadAttention(Projections):
     """The projections of a slot and, between them, the call of `attend`."""
 
-    def __init__(self, slot: Slot) -> None:
-        super().__init__(slot)
-        compare = (
-            similarity_module(slot.similarity, slot.head_width)
-            if isinstance(slot.similarity, str)
-            else require_similarity(slot.similarity)
-        )
-        self.attend = Attend(compare, slot.dropout, slot.site)
+    def __init__(self, slot: Slot, options: ProjectionOptions = PLAIN, similarity: Similarity | None = None) -> None:
+        super().__init__(slot, options)
+        self.attend = Attend(similarity or slot_similarity(slot), slot.dropout, slot.site)
 
     def read(
         self, query: Query, memory: KeyValues, *, mask: Mask | None = None, bias: Bias | Tensor | None = None
@@ -99,7 +101,7 @@ class MultiHeadAttention(HeadAttention):
         inputs: Hidden,
         memory: Float[Tensor, "batch keys width"] | KeyValues | None = None,
         *,
-        mask: Mask | MaskFunction | None = None,
+        mask: Mask | MaskMod | None = None,
         bias: Bias | Tensor | None = None,
         rotate: Rotate | None = None,
     ) -> Hidden:

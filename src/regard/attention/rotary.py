@@ -7,6 +7,7 @@ of LLaMA's published checkpoints.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -28,13 +29,18 @@ class RotaryConfig(Config):
     base: float = Field(10_000.0, gt=1, description="pair i turns by base^(−2i/width) at every position")
     scaling: Literal["none", "linear", "llama3"] = Field("none", description="which pairs are slowed down")
     factor: float = Field(1.0, ge=1, description="how many times")
-    low: float = Field(1.0, gt=0, description="llama3: pairs below this many turns in `original` are slowed down")
-    high: float = Field(4.0, gt=0, description="llama3: pairs above this many turns are left alone")
-    original: int = Field(8192, ge=1, description="llama3: the length of the texts it was trained on")
+    low_frequency_factor: float = Field(
+        1.0, gt=0, description="llama3: pairs below this many turns in `original_max_positions` are slowed down"
+    )
+    high_frequency_factor: float = Field(4.0, gt=0, description="llama3: pairs above this many turns are left alone")
+    original_max_positions: int = Field(8192, ge=1, description="llama3: the length of the texts it was trained on")
 
     @model_validator(mode="after")
     def _keys_have_a_meaning(self) -> "RotaryConfig":
-        read = {"factor": ("linear", "llama3"), **dict.fromkeys(("low", "high", "original"), ("llama3",))}
+        read = {
+            "factor": ("linear", "llama3"),
+            **dict.fromkeys(("low_frequency_factor", "high_frequency_factor", "original_max_positions"), ("llama3",)),
+        }
         for key, schemes in read.items():
             if self.scaling not in schemes and getattr(self, key) != type(self).model_fields[key].default:
                 raise ConfigError(
@@ -51,12 +57,37 @@ class RotaryConfig(Config):
             return plain
         if self.scaling == "linear":
             return plain / self.factor
-        turns = self.original * plain / (2 * math.pi)
-        kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        turns = self.original_max_positions * plain / (2 * math.pi)
+        kept = ((turns - self.low_frequency_factor) / (self.high_frequency_factor - self.low_frequency_factor)).clamp(
+            0, 1
+        )
         return plain * (kept + (1 - kept) / self.factor)
 
 
 PLAIN = RotaryConfig()
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The turn of every token: a function of heads, by the cosines and sines of its angles."""
+
+    cosine: Float[Tensor, "#batch 1 tokens pairs"]
+    sine: Float[Tensor, "#batch 1 tokens pairs"]
+
+    def __call__(self, heads: Heads) -> Heads:
+        cos, sin = self.cosine.to(heads.dtype), self.sine.to(heads.dtype)
+        first, second = heads.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+    def of(self, row: int, tokens: slice) -> "Rotation":
+        """That of one sequence's tokens."""
+        row = row if len(self.cosine) > 1 else 0
+        return Rotation(self.cosine[row : row + 1, :, tokens], self.sine[row : row + 1, :, tokens])
+
+    @staticmethod
+    def join(parts: "list[Rotation]") -> "Rotation":
+        """One text's, read in these parts."""
+        return Rotation(torch.cat([one.cosine for one in parts], 2), torch.cat([one.sine for one in parts], 2))
 
 
 class Rotary(nn.Module):
@@ -71,15 +102,8 @@ class Rotary(nn.Module):
             )
         self.head_width, self.config = head_width, config
 
-    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Rotate:
+    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> "Rotation":
         """The rotation for tokens at these positions."""
         frequencies = self.config.frequencies(self.head_width, positions.device)
         angles = (positions[..., None] * frequencies)[:, None]  # [batch, 1, tokens, head_width / 2]
-        cosine, sine = angles.cos(), angles.sin()
-
-        def rotate(heads: Heads) -> Heads:
-            cos, sin = cosine.to(heads.dtype), sine.to(heads.dtype)
-            first, second = heads.chunk(2, dim=-1)
-            return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-        return rotate
+        return Rotation(angles.cos(), angles.sin())

@@ -42,6 +42,8 @@ class Slot:
     """Whether positions turn queries and keys."""
     score_bias: bool = False
     """Whether positions add to the scores."""
+    epsilon: float | None = None
+    """What its norms, if it has any, add below their roots."""
     max_tokens: int | None = None
     """The longest text there can be, where that is known."""
     site: Site | None = None

@@ -120,7 +120,7 @@ def regard(case: Case, precision: str) -> Task:
     begin = Padded(torch.full((case.batch, 1), START), torch.ones(case.batch, dtype=torch.long), ragged=False)
     inputs = (Inputs(begin, read) if case.size.architecture == "encoder_decoder" else Inputs(read)).to(case.device)
     strategy = Greedy() if case.beams == 1 else Beam(case.beams)
-    stop = Stop(end=-1, tokens=case.new_tokens)
+    stop = Stop(eos_id=-1, max_new_tokens=case.new_tokens)
 
     def work() -> int:
         return sum(len(one.ids) for one in generate(model, inputs, strategy, stop))
@@ -137,7 +137,7 @@ def _our_model(size: Size, precision: str, device: str) -> tuple[Transformer, in
         shape |= {"key_value_heads": size.key_value_heads, "feedforward": "swiglu", "norm": "rms", "bias": False}
         shape |= {"feedforward_width": _inner(size), "norm_placement": "pre", "positions": "rotary"}
     elif size.architecture == "decoder":
-        shape |= {"norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learnt", "max_positions": LONGEST}
+        shape |= {"norm_placement": "pre", "feedforward": "gelu_tanh", "positions": "learned", "max_positions": LONGEST}
     model = Transformer(
         TransformerConfig(vocabulary=size.vocabulary, scale_embeddings=size.architecture != "decoder", **shape)
     )

@@ -27,6 +27,7 @@ from regard.attention.mechanism import MECHANISMS, LayerContext, MechanismShape
 from regard.attention.slot import Slot
 from regard.bench.timing import Work, settle
 from regard.errors import ConfigError, RegardError
+from regard.plugins import load_plugins
 from regard.training.malloc import keep_freed_memory
 from regard.training.peak_memory import begin_peak, peak
 
@@ -61,7 +62,7 @@ class Growing:
     @property
     def what(self) -> str:
         """In words, the same for all mechanisms and lengths that are compared."""
-        kind = "causal" if self.causal else "both directions"
+        kind = "causal" if self.causal else "bidirectional"
         numbers = "bfloat16" if DTYPES[self.device] == torch.bfloat16 else "float32"
         direction = "forward+backward" if self.gradients else "forward"
         return f"attention layer, {kind}, {HEADS[self.device]} heads of {HEAD_WIDTH}, {numbers}, {direction}"
@@ -90,7 +91,7 @@ def able(causal: bool) -> list[str]:
 
 
 def _can(shape: type[MechanismShape], causal: bool) -> bool:
-    return shape.abilities.causal if causal else shape.abilities.both_directions
+    return shape.abilities.causal if causal else shape.abilities.bidirectional
 
 
 def rows(
@@ -195,6 +196,7 @@ class _Processes:
 
 def measure(case: Growing) -> Grown:
     """Times and peak memory, or why there are none; on a GPU, all memory is given back afterwards."""
+    load_plugins()
     try:
         return _measured(case)
     except ConfigError as error:

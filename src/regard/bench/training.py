@@ -82,7 +82,7 @@ def regard(case: Case, precision: str) -> Task:
     """A step of `regard train`."""
     torch.manual_seed(0)
     shape = {"width": case.width, "heads": case.heads, "layers": case.layers, "dropout": case.dropout}
-    decoder = {"norm_placement": "pre", "feedforward": "gelu", "positions": "learnt", "max_positions": case.tokens}
+    decoder = {"norm_placement": "pre", "feedforward": "gelu", "positions": "learned", "max_positions": case.tokens}
     config = TransformerConfig(
         vocabulary=case.vocabulary,
         architecture=case.architecture,

@@ -95,7 +95,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 def regard(case: Case, precision: str) -> Task:
     """Steps of `regard train`."""
-    trainable, optimizer = _ours(case.size)
+    trainable, optimizer = _own(case.size)
     read, predicted = case.ids()
     inputs = Inputs(Padded(read, torch.full((case.batch,), case.size.tokens), ragged=False))
     plan = TrainingPlan.model_validate({"precision": precision})
@@ -109,7 +109,7 @@ def regard(case: Case, precision: str) -> Task:
 
 
 @cache
-def _ours(size: Size) -> tuple[Trainable, torch.optim.Optimizer]:
+def _own(size: Size) -> tuple[Trainable, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = Transformer(size.config).train().to(size.device)
     trainable = TokenPrediction(model)
@@ -123,7 +123,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 def transformers(case: Case, precision: str) -> Task:
     """The same steps as a user of transformers writes them."""
-    model, loss, optimizer = _theirs(case.size)
+    model, loss, optimizer = _peer(case.size)
     read, predicted = (ids.to(case.size.device) for ids in case.ids())
     half = torch.autocast(case.size.device, torch.bfloat16, enabled=precision == "bfloat16")
 
@@ -143,7 +143,7 @@ def transformers(case: Case, precision: str) -> Task:
 
 
 @cache
-def _theirs(size: Size) -> tuple[Any, Callable[[Tensor, Tensor], Tensor], torch.optim.Optimizer]:
+def _peer(size: Size) -> tuple[Any, Callable[[Tensor, Tensor], Tensor], torch.optim.Optimizer]:
     import transformers as peer
 
     torch.manual_seed(0)

@@ -153,7 +153,7 @@ def quality(vectors: Vectors, questions: Path | None) -> tuple[float | None, flo
 
 
 def spearman(first: Float[np.ndarray, "pairs"], second: Float[np.ndarray, "pairs"]) -> float:
-    """The correlation of ranks, equals sharing theirs."""
+    """The correlation of ranks, equals sharing one rank."""
     return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
 
 

@@ -101,6 +101,11 @@ class BlockConfig(Config):
         listed = self.mechanisms(site.stack)
         return listed[site.index % len(listed)]
 
+    @property
+    def attending(self) -> tuple[MechanismShape, ...]:
+        """Every mechanism that it names."""
+        return (*self.mechanisms("encoder"), *self.mechanisms("decoder"), self.cross_attention)
+
     def slot(self, site: Site) -> Slot:
         """What the attention there has to be."""
         cross = site.kind == "cross"
@@ -116,6 +121,7 @@ class BlockConfig(Config):
             cross=cross,
             rotary=self.rotates and not cross,
             score_bias=self.adds_to_scores and not cross,
+            epsilon=self.epsilon,
             max_tokens=self.most_tokens,
             site=site,
         )

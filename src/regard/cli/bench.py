@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.bench_attention import MechanismsAsked
-from regard.cli.options import Device
+from regard.cli.options import Device, Plugin
 from regard.cli.output import to_json
 from regard.errors import InputError
 from regard.files import read_json
@@ -48,6 +48,7 @@ def bench(
     resume: Annotated[bool, typer.Option("--resume", help="Of attention: go on with what --out holds.")] = False,
     to: Annotated[Path | None, typer.Option(help="Of attention: the curves by length, a .png, .svg or .pdf.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Measure side by side with the peers that are installed.
 

@@ -42,7 +42,9 @@ class MechanismsAsked:
         """The figures, as they come; `kept` are those of the file that is gone on with."""
         from regard.attention.mechanism import MECHANISMS
         from regard.bench import attention_error, growth
+        from regard.plugins import load_plugins
 
+        load_plugins()
         for name in self.mechanisms:
             if name not in MECHANISMS:
                 raise InputError(f"mechanism {name!r} is unknown", choose(name, MECHANISMS))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Precision, Quiet, where
+from regard.cli.options import Device, Plugin, Precision, Quiet, where
 from regard.cli.output import to_json
 from regard.errors import InputError, RegardError
 
@@ -21,9 +21,7 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     data: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="A file of examples, or SOURCE TARGET; if absent the recipe's test data, or what it split off."
-        ),
+        typer.Argument(help="Of examples, or SOURCE TARGET; the recipe's test data, or what it split off, if absent."),
     ] = None,
     examples: Annotated[
         int | None, typer.Option(min=1, help="At most so many examples; if absent all, or 1000 of a built-in corpus.")
@@ -41,6 +39,7 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Measure a model on data it has not seen.
 

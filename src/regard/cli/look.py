@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Precision, where
+from regard.cli.options import Device, Plugin, Precision, where
 from regard.cli.output import to_json
 from regard.errors import FileError, InputError
 
@@ -21,7 +21,7 @@ To = Annotated[
     Path | None,
     typer.Option(
         help="A picture, .png, .svg or .pdf, or a page to explore, .html.",
-        show_default="attention.png; steps.png with --steps, meaning.png with --meaning, gaze.png with --word",
+        show_default="attention.png; steps.png with --steps, meaning.png with --meaning, word.png with --word",
     ),
 ]
 Meaning = Annotated[
@@ -102,6 +102,7 @@ def look(
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Numbers = False,
+    plugin: Plugin = None,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 
@@ -113,7 +114,7 @@ def look(
     With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`; with `--word`:
     `regard look MODEL "The cup did not fit in the bag because it was too big." --word it`.
     """
-    kind = "meaning" if meaning is not None else "gaze" if word is not None else "steps" if steps else "attention"
+    kind = "meaning" if meaning is not None else "word" if word is not None else "steps" if steps else "attention"
     to = to or Path(f"{kind}.png")
     asked = Look(model, text, to, as_json, target, generate, max_new_tokens, not no_special_tokens, device, precision)
     if meaning is not None or word is not None:
@@ -129,7 +130,7 @@ def look(
     if meaning is not None:
         _show_meaning(asked, meaning)
     elif word is not None:
-        _show_gaze(asked, word)
+        _show_word(asked, word)
     elif steps:
         _refuse_given({"--words": words or None, "--no-special-tokens": no_special_tokens or None}, "--steps")
         _show_steps(asked, layer, head or 0, row or 0)
@@ -171,20 +172,25 @@ def _show_meaning(asked: Look, word: str) -> None:
     )
 
 
-def _show_gaze(asked: Look, word: str) -> None:
+def _show_word(asked: Look, word: str) -> None:
     """Where a word looks: a table in the terminal, a figure in the file."""
     from regard.views.figure import check_format, draw_to
     from regard.views.look import require_one
-    from regard.views.records import gaze_record
-    from regard.views.word_attention import draw_gaze, gaze, gaze_text
+    from regard.views.records import word_attention_record
+    from regard.views.word_attention import draw_word_attention, word_attention, word_attention_text
 
     check_format(asked.to)
     loaded = asked.open()
     seen = asked.seen(loaded)
     require_one(seen)
-    found = gaze(seen, loaded.tokenizer, word)
-    draw_to(asked.to, lambda: draw_gaze(found, special_tokens=asked.special_tokens))
-    asked.tell(loaded, gaze_record(found), gaze_text(found), f"where {word!r} looks in every layer and head")
+    found = word_attention(seen, loaded.tokenizer, word)
+    draw_to(asked.to, lambda: draw_word_attention(found, special_tokens=asked.special_tokens))
+    asked.tell(
+        loaded,
+        word_attention_record(found),
+        word_attention_text(found),
+        f"where {word!r} looks in every layer and head",
+    )
 
 
 def _show_steps(asked: Look, layer: str | None, head: int, row: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.options import Plugin
 from regard.cli.output import to_json
 from regard.errors import InputError, choose
 from regard.files import read_json
@@ -27,6 +28,7 @@ def size(
         int | None, typer.Option(min=1, help="Tokens of a text; as many as the model is made for if absent.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Say what a model takes: parameters, memory to run and to train it, work for a token.
 
@@ -54,7 +56,7 @@ def size(
 
 
 @dataclass(frozen=True)
-class Asked:
+class Described:
     """A model, and what is known of the texts it is for."""
 
     config: "NetworkConfig"
@@ -64,14 +66,14 @@ class Asked:
     """Whether the vocabulary may be smaller: a tokenizer that is not learnt yet has no more than its recipe says."""
 
 
-def _asked(what: str) -> Asked:
+def _asked(what: str) -> Described:
     """The model that a name, a folder or a file describes."""
     from regard.models.families import FAMILIES
 
     known = {_plain(name): (family, name) for family in FAMILIES.values() for name in family.sizes}
     if _plain(what) in known:
         family, name = known[_plain(what)]
-        return Asked(family.config(name))
+        return Described(family.config(name))
     path = Path(what)
     try:
         folder, file = path.is_dir(), path.is_file()
@@ -82,7 +84,7 @@ def _asked(what: str) -> Asked:
     if file and path.suffix == ".bin":
         from regard.interop.llama2c import read_llama2c
 
-        return Asked(read_llama2c(path)[0])
+        return Described(read_llama2c(path)[0])
     return _of_recipe(what, [name for _, name in known.values()] + list(FAMILIES))
 
 
@@ -91,7 +93,7 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _of_folder(folder: Path) -> Asked:
+def _of_folder(folder: Path) -> Described:
     """From config.json; of the weights only the names are read."""
     from regard.interop.huggingface import is_huggingface, read_config
     from regard.interop.tensors import opened
@@ -102,14 +104,14 @@ def _of_folder(folder: Path) -> Asked:
     if not is_huggingface(folder):
         config = read_own_config(folder)
         tables = parse_recipe(str(folder / "recipe.toml")) if (folder / "recipe.toml").is_file() else {}
-        return Asked(config, _window(read_recipe(str(folder / "recipe.toml"))) if "training" in tables else None)
+        return Described(config, _window(read_recipe(str(folder / "recipe.toml"))) if "training" in tables else None)
     if not any(folder.glob("*.safetensors")):
-        return Asked(read_config(folder))
+        return Described(read_config(folder))
     with opened(folder) as tensors:
-        return Asked(read_config(folder, tensors.places))
+        return Described(read_config(folder, tensors.places))
 
 
-def _of_recipe(name: str, sizes: list[str]) -> Asked:
+def _of_recipe(name: str, sizes: list[str]) -> Described:
     from regard.tasks.recipe import read_recipe, shipped
 
     if not name.endswith(".toml") and name not in shipped():
@@ -117,7 +119,7 @@ def _of_recipe(name: str, sizes: list[str]) -> Asked:
     recipe = read_recipe(name)
     labels = ("0", "1") if recipe.model.outputs == "labels" else ()  # how many there are is in the data
     config = recipe.model.built_for(recipe.tokenizer.size, labels)
-    return Asked(config, _window(recipe), at_most=True)
+    return Described(config, _window(recipe), at_most=True)
 
 
 def _window(recipe: "Recipe") -> int | None:

@@ -60,7 +60,7 @@ def train(
     min_count: Annotated[int, typer.Option(help="Leave out words that occur less often.")] = 5,
     sample: Annotated[float, typer.Option(help="Leave out words more frequent than this now and then.")] = 1e-3,
     epochs: Annotated[int, typer.Option(help="Times the text is read.")] = 5,
-    rate: Annotated[float | None, typer.Option(help="First learning rate; 0.025, or 0.075 for cbow.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="First learning rate; 0.025, or 0.075 for cbow.")] = None,
     threads: Annotated[
         int | None, typer.Option(help="As many as there are cores if absent; all give one result.")
     ] = None,
@@ -80,14 +80,9 @@ def train(
     from regard.text.compiling import announcing
     from regard.training.progress import console
 
-    options: dict[str, str | float | None] = {
-        "kind": kind.value,
-        "loss": loss.value,
-        "width": width,
-        "window": window,
-        "negatives": negatives,
-    }
-    options |= {"min_count": min_count, "sample": sample, "epochs": epochs, "rate": rate, "seed": seed}
+    options: dict[str, str | float | None] = {"kind": kind.value, "loss": loss.value, "width": width, "window": window}
+    options |= {"negatives": negatives, "min_count": min_count, "sample": sample, "epochs": epochs}
+    options |= {"learning_rate": learning_rate, "seed": seed}
     plan = api.vectors.Word2VecPlan.model_validate(options)
     refuse_unwritable(out)
     begun, said = perf_counter(), console(quiet)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from regard.api.model import Model
 from regard.compare import rungs, sentences
 from regard.compare.bootstrap import band
@@ -71,15 +73,21 @@ def letters_right(answer: str, target: str) -> float:
     return sum(one == other for one, other in zip(expected, found, strict=False)) / len(expected)
 
 
-def gradients(model: Model, scale: Scale) -> list[float]:
-    """The norms at the scale's distances, in rows so long that the largest is among them."""
+def gradients(model: Model, scale: Scale) -> dict[str, list[float]]:
+    """The norms at the scale's distances, in rows so long that the largest is among them: of the network with weights
+    as they are drawn, which is what learning has to begin with, and of the trained one.
+    """
     length = max(scale.distances) // 2
     assert model.data is not None
     pairs = rungs.pairs_of(length, scale.gradient_rows, model.data.options)
     how = SourceToTarget(model.tokenizer)
     places = {rungs.distance(place, length): place for place in range(length)}
     asked = [(places[one], rungs.needed(places[one], length)) for one in scale.distances]
-    return gradient_norms(model.module, how.batch(how.encode(pairs)).inputs, asked)
+    inputs = how.batch(how.encode(pairs)).inputs
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        drawn = model.module.config.build()
+    return {"drawn": gradient_norms(drawn, inputs, asked), "trained": gradient_norms(model.module, inputs, asked)}
 
 
 def timed(model: Model, scale: Scale) -> dict[str, Any]:
@@ -141,6 +149,8 @@ class Rung:
     buckets: list[Share]
     thirds: list[Share]
     gradients: dict[int, float]
+    """Where training begins."""
+    gradients_trained: dict[int, float]
     operations: dict[int, int]
     microseconds: dict[int, float]
     training: dict[str, Any]
@@ -159,6 +169,7 @@ class Rung:
             "thirds": [one.record() for one in self.thirds],
             "buckets": [one.record() for one in self.buckets],
             "gradient_norm": self.gradients,
+            "gradient_norm_trained": self.gradients_trained,
             "sequential_operations": self.operations,
             "microseconds_per_token": self.microseconds,
             **self.training,
@@ -182,7 +193,10 @@ class History:
             "quality": sentences.on_quality(
                 {key: [(one.shortest, one.longest, one.exact) for one in rung.thirds] for key, rung in named.items()}
             ),
-            "gradients": sentences.on_gradients({key: rung.gradients for key, rung in named.items()}),
+            "gradients": sentences.on_gradients(
+                {key: rung.gradients for key, rung in named.items()},
+                {key: rung.gradients_trained for key, rung in named.items()},
+            ),
             "time": sentences.on_time(
                 {key: rung.operations for key, rung in named.items()},
                 {key: rung.microseconds for key, rung in named.items()},
@@ -215,7 +229,8 @@ def climb(entries: Sequence[Entry], found: Mapping[str, Mapping[str, Any]], scal
                 entry.recipe.training.learning_rate,
                 shares(one["quality"], ranges_of(shortest, longest, BUCKETS)),
                 shares(one["quality"], ranges_of(shortest, longest, 3)),
-                dict(zip(scale.distances, one["gradients"], strict=True)),
+                dict(zip(scale.distances, one["gradients"]["drawn"], strict=True)),
+                dict(zip(scale.distances, one["gradients"]["trained"], strict=True)),
                 dict(zip(scale.lengths, one["operations"], strict=True)),
                 dict(zip(scale.lengths, one["time"]["microseconds"], strict=True)),
                 one["training"],

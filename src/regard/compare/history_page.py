@@ -22,7 +22,7 @@ def shown(found: History) -> ComparisonView:
     note = NOTE.format(tokens=found.batch_tokens, device=found.timed_on)
     panels = [
         ComparisonPanel("1  Quality against length", [_quality(found)], said["quality"]),
-        ComparisonPanel("2  Gradient against distance", [_gradients(found)], said["gradients"]),
+        ComparisonPanel("2  Gradient against distance", _gradients(found), said["gradients"]),
         ComparisonPanel("3  Operations in sequence, and time", _time(found), said["time"]),
         ComparisonPanel("4  What training takes", _cost(found), said["cost"]),
     ]
@@ -51,12 +51,18 @@ def _curve(name: str, numbers: Mapping[int, float] | Mapping[int, int]) -> Curve
     return Curve(name, list(numbers), list(numbers.values()))
 
 
-def _gradients(found: History) -> CurveLines:
+def _gradients(found: History) -> list[CurveLines | Bars]:
     """What underflows even float64 has no place on a logarithmic axis."""
-    curves = [
-        _curve(rung.name, {at: value for at, value in rung.gradients.items() if value > 0}) for rung in found.rungs
+    drawn = [_curve(rung.name, _above_zero(rung.gradients)) for rung in found.rungs]
+    trained = [_curve(rung.name, _above_zero(rung.gradients_trained)) for rung in found.rungs]
+    return [
+        CurveLines("tokens between, where training begins", "norm", drawn, log="y"),
+        CurveLines("tokens between, after training", "norm", trained, log="y"),
     ]
-    return CurveLines("tokens between the source token and the output token that needs it", "norm", curves, log="y")
+
+
+def _above_zero(norms: Mapping[int, float]) -> dict[int, float]:
+    return {at: value for at, value in norms.items() if value > 0}
 
 
 def _time(found: History) -> list[CurveLines | Bars]:

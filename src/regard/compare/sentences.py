@@ -41,21 +41,33 @@ def on_quality(thirds: Mapping[str, Sequence[Third]]) -> str:
     return f"The fixed vector forgets and attention does not: exact match is {numbers}."
 
 
-def on_gradients(norms: Mapping[str, Mapping[int, float]]) -> str:
-    """Whether the plain RNN's gradient vanishes, and whether gates help."""
+def on_gradients(norms: Mapping[str, Mapping[int, float]], trained: Mapping[str, Mapping[int, float]]) -> str:
+    """Whether the plain RNN's gradient vanishes where training begins, whether gates help, what training changed."""
     at = nearest(norms["rnn"])
-    times = {key: _ratio(one[at], norms["rnn"][at]) for key, one in norms.items() if key != "rnn"}
-    against = f"{_times(times['attention'])} below that of {NAMES['attention']}"
+    times, after = (
+        {key: _ratio(one[at], each["rnn"][at]) for key, one in each.items() if key != "rnn"}
+        for each in (norms, trained)
+    )
+    learnt = f"after training it is {_against(after['attention'])}"
     if times["attention"] < VANISHES:
-        if times["attention"] < 1:
-            against = f"{_times(1 / times['attention'])} above that of {NAMES['attention']}"
-        return f"The plain RNN's gradient does not vanish here: {at} tokens away it is {against}."
+        return (
+            f"The plain RNN's gradient does not vanish here: where training begins, {at} tokens away, it is "
+            f"{_against(times['attention'])}; {learnt}."
+        )
     gates = [f"the {NAMES[key]}'s is {_times(times[key])} the RNN's" for key in ("lstm", "gru") if times[key] >= HELPS]
     without = [NAMES[key] for key in ("lstm", "gru") if times[key] < HELPS]
     helped = f"gates help ({' and '.join(gates)})" if gates else "gates do not help"
     if gates and without:
         helped += f", but not the {without[0]}'s"
-    return f"{at} tokens away the plain RNN's gradient is {against}; {helped}."
+    return (
+        f"Where training begins, {at} tokens away, the plain RNN's gradient is {_against(times['attention'])}; "
+        f"{helped}; {learnt}."
+    )
+
+
+def _against(times: float) -> str:
+    name = NAMES["attention"]
+    return f"{_times(times)} below that of {name}" if times >= 1 else f"{_times(1 / times)} above that of {name}"
 
 
 def on_time(operations: Mapping[str, Mapping[int, int]], microseconds: Mapping[str, Mapping[int, float]]) -> str:
@@ -66,8 +78,8 @@ def on_time(operations: Mapping[str, Mapping[int, int]], microseconds: Mapping[s
     times = {key: _ratio(one[last], one[first]) for key, one in microseconds.items()}
     waits = times["rnn"] >= GROWS and times["transformer"] <= FLAT
     took = (
-        f"a token takes {_times(times['rnn'])} as long in the RNN and {_times(times['transformer'])} as long in the "
-        f"Transformer"
+        f"a token takes {_times(times['rnn'])} as long in the RNN, {_times(times['attention'])} in "
+        f"{NAMES['attention']} and {_times(times['transformer'])} in the Transformer"
     )
     if not waits:
         took = f"the expected gap in time does not show: {took}"

@@ -64,14 +64,14 @@ def search_all(
     prompts = inputs.tokens.rows()
     ids = torch.tensor([prompt[-1] for prompt in prompts], device=inputs.tokens.ids.device)
     sequences = [_Sequence([_Running((), 0.0, ())]) for _ in prompts]
-    for place in range(stop.tokens):
+    for place in range(stop.max_new_tokens):
         logits, state = stepper.step(ids, state)
         likely = logits.double().log_softmax(dim=-1)
         check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
-        likely = apply(filters, likely, place, stop.tokens)
+        likely = apply(filters, likely, place, stop.max_new_tokens)
         going = [sequence for sequence in sequences if not sequence.done]
         # so many that `size` are left to run if every beam's best tokens are all those that end
-        best = _best(likely, [one.running for one in going], (1 + len(stop.ends)) * strategy.size)
+        best = _best(likely, [one.running for one in going], (1 + len(stop.eos_ids)) * strategy.size)
         row = 0
         for sequence, candidates in zip(going, best, strict=True):
             beams = len(sequence.running)
@@ -108,7 +108,7 @@ def _extend(sequence: _Sequence, first_row: int, candidates: list[_Candidate], s
     for rank, one in enumerate(candidates):
         parent = sequence.running[one.beam]
         longer = _Running((*parent.ids, one.token), one.total, (*parent.rows, first_row + one.beam))
-        if one.token in stop.ends or len(longer.ids) == stop.tokens:
+        if one.token in stop.eos_ids or len(longer.ids) == stop.max_new_tokens:
             if rank < strategy.size:
                 sequence.finish(longer, strategy)
         elif len(running) < strategy.size:

@@ -139,13 +139,13 @@ def _advance(
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
     draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))
-    for place in range(stop.tokens):
+    for place in range(stop.max_new_tokens):
         logits, state = stepper.step(ids, state)
-        ids = strategy.choose(apply(filters, logits, place, stop.tokens), draws(sequence))
+        ids = strategy.choose(apply(filters, logits, place, stop.max_new_tokens), draws(sequence))
         likely = _log_probability(logits, ids)
         check_likely(likely)
         yield _Moment(sequence, ids, likely)
-        going = [row for row, token in enumerate(ids.tolist()) if token not in stop.ends]
+        going = [row for row, token in enumerate(ids.tolist()) if token not in stop.eos_ids]
         if not going:
             return
         if len(going) < len(sequence):

@@ -10,18 +10,18 @@ from regard.errors import InputError
 class Stop:
     """At the token that ends a text, or another that does so as well, or after this many new tokens."""
 
-    end: int
-    tokens: int
-    also: tuple[int, ...] = ()
+    eos_id: int
+    max_new_tokens: int
+    other_eos_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise InputError(f"a limit of {self.tokens} new tokens generates nothing", "use 1 or more")
+        if self.max_new_tokens < 1:
+            raise InputError(f"a limit of {self.max_new_tokens} new tokens generates nothing", "use 1 or more")
 
     @cached_property
-    def ends(self) -> frozenset[int]:
+    def eos_ids(self) -> frozenset[int]:
         """Every token that ends a text."""
-        return frozenset((self.end, *self.also))
+        return frozenset((self.eos_id, *self.other_eos_ids))
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,7 @@ def contributions(
 ) -> Float[Tensor, "keys width"]:
     """What each token sends to the mean of these rows: `Σ_h α_ij^h W_O^h v_j^h`; with the bias they are its output."""
     path = seen.trace(layer, batch=batch)
-    if path.calls[0].new_values is None:
+    if path.exact[0].new_values is None:
         raise InputError("the values were not kept", "watch with `values=True` to see what attention carries")
     weights = path.weights(list(rows)).mean(dim=1)
     values = path.joined("new_values")[0, :, path.real_keys()]

@@ -90,9 +90,9 @@ def to_generation_config(table: DecodingTable, ids: Mapping[str, int | None]) ->
     if table.strategy == "beam":
         given["num_beams"] = table.beams or 5
         given["length_penalty"] = 1.0 if table.length_penalty is None else table.length_penalty
-    ends = table.ends or [ids.get("eos_token_id")]
+    ends = table.eos_ids or [ids.get("eos_token_id")]
     said = {
-        "eos_token_id": None if table.ends is None else list(table.ends),
+        "eos_token_id": None if table.eos_ids is None else list(table.eos_ids),
         "bad_words_ids": [[token] for token in table.suppressed or () if token not in ends],
         "suppress_tokens": [token for token in table.suppressed or () if token in ends],
         "forced_bos_token_id": table.forced_bos,
@@ -154,7 +154,7 @@ def _tokens(said: Mapping[str, Any], config: TransformerConfig, end: int | None)
     if first is not None and not config.reads_source:
         raise ConfigError(f"forced_bos_token_id = {first} is an encoder–decoder's", "take it out")
     return {
-        "ends": None if ends in ([], [end]) else ends,
+        "eos_ids": None if ends in ([], [end]) else ends,
         "suppressed": sorted(token for token in banned if token in there) or None,
         "forced_bos": first,
         "forced_eos": _one(said, "forced_eos_token_id"),

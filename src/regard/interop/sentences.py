@@ -48,7 +48,7 @@ def read_pooling(folder: Path) -> dict[str, Any]:
     modules = _modules(folder / MODULES)
     path = folder / POOLING if modules is None else folder / modules["Pooling"] / "config.json"
     if modules is None and not path.is_file():
-        return {"pooling": "mean", "normalised": True}
+        return {"pooling": "mean", "normalize": True}
     said = read_json(path, "copy it again")
     if said.get("include_prompt") is False and _prompt(folder):
         raise FileError(f"{path} leaves the prompt out of the vector, which is not known here", "use another model")
@@ -60,7 +60,7 @@ def read_pooling(folder: Path) -> dict[str, Any]:
     if len(modes) != 1 or modes[0] not in known:
         said_so = " and ".join(modes) or "nothing"
         raise FileError(f"{path} makes one vector of a text by {said_so[:80]}, which is not known here", _REMEDY)
-    return {"pooling": known[modes[0]], "normalised": modules is None or "Normalize" in modules}
+    return {"pooling": known[modes[0]], "normalize": modules is None or "Normalize" in modules}
 
 
 def write_sentences(folder: Path, width: int, task: SentenceEmbeddingTable) -> None:
@@ -73,7 +73,7 @@ def write_sentences(folder: Path, width: int, task: SentenceEmbeddingTable) -> N
     modes = {f"pooling_mode_{hf}": task.pooling == name for name, hf in HF_NAMES.items()}
     write_json(folder / POOLING, {"word_embedding_dimension": width, **modes})
     paths = {"": "Transformer", os.path.dirname(POOLING): "Pooling"} | (
-        {"2_Normalize": "Normalize"} if task.normalised else {}
+        {"2_Normalize": "Normalize"} if task.normalize else {}
     )
     modules = [
         {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -10,7 +10,7 @@ from regard.errors import ConfigError
 from regard.models.network import Head, NetworkConfig, NetworkShape, Reads
 
 Architecture = Literal["encoder_decoder", "encoder", "decoder"]
-PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learnt", "rotary", "alibi", "t5", "none"]
+PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "alibi", "t5", "none"]
 
 MOST_LAYERS = 10_000
 """No model is deeper; one of a billion layers is a config gone wrong, and would take hours to refuse otherwise."""
@@ -29,7 +29,7 @@ class TransformerShape(BlockConfig, NetworkShape):
     )
     positions: PositionScheme = Field("sinusoidal", description="how tokens know where they stand")
     max_positions: int = Field(
-        512, ge=1, le=MOST, description="how many positions `learnt` learns; other schemes have no limit"
+        512, ge=1, le=MOST, description="how many positions `learned` learns; other schemes have no limit"
     )
     rotary: RotaryConfig = Field(PLAIN, description="how `rotary` turns")
     relative_buckets: int = Field(32, ge=4, le=MOST, description="classes of distance that `t5` tells apart")
@@ -43,7 +43,7 @@ class TransformerShape(BlockConfig, NetworkShape):
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
-    ngrams: int = Field(
+    ngram_buckets: int = Field(
         0,
         ge=0,
         le=MOST,
@@ -51,7 +51,7 @@ class TransformerShape(BlockConfig, NetworkShape):
     )
     tie_embeddings: bool = Field(True, description="the output reads the embedding table backwards")
     scale_embeddings: bool = Field(True, description="embeddings are multiplied by √width")
-    output_scaled: bool = Field(False, description="what the output reads is divided by √width, as in T5")
+    scale_output: bool = Field(False, description="what the output reads is divided by √width, as in T5")
     output_bias: bool = Field(False, description="the output adds a learnt number for each token")
 
     @property
@@ -68,7 +68,7 @@ class TransformerShape(BlockConfig, NetworkShape):
 
     @property
     def position_limit(self) -> int | None:
-        return self.max_positions if self.positions == "learnt" else None
+        return self.max_positions if self.positions == "learned" else None
 
     @property
     def reads_packed(self) -> bool:
@@ -87,7 +87,7 @@ class TransformerShape(BlockConfig, NetworkShape):
         return f"{self.architecture}, {layers}, width {self.width}, {self.heads} heads"
 
     def idle(self) -> dict[str, str]:
-        read = {"max_positions": "learnt", "relative_buckets": "t5", "relative_distance": "t5", "rotary": "rotary"}
+        read = {"max_positions": "learned", "relative_buckets": "t5", "relative_distance": "t5", "rotary": "rotary"}
         found = {
             key: f"use model.positions={scheme}, or leave it out"
             for key, scheme in read.items()
@@ -99,7 +99,7 @@ class TransformerShape(BlockConfig, NetworkShape):
             found["encoder_attention"] = "use model.attention, which is that of all layers, or leave it out"
         if self.head not in ("tokens", "masked"):
             reason = f"head {self.head!r} reads no table of tokens: leave it out"
-            found |= dict.fromkeys(("tie_embeddings", "output_scaled", "output_bias"), reason)
+            found |= dict.fromkeys(("tie_embeddings", "scale_output", "output_bias"), reason)
         if self.norm == "none":
             reason = "use model.norm=layer or rms, or leave it out"
             found |= dict.fromkeys(("epsilon", "norm_placement", "embedding_norm"), reason)
@@ -158,10 +158,10 @@ class TransformerShape(BlockConfig, NetworkShape):
 
     @model_validator(mode="after")
     def _ngrams_lead_to_labels(self) -> "TransformerShape":
-        if self.ngrams and self.head != "labels":
+        if self.ngram_buckets and self.head != "labels":
             raise ConfigError(
-                f"ngrams = {self.ngrams} lead to labels and the head is {self.head!r}",
-                "use head 'labels', or leave ngrams out",
+                f"ngram_buckets = {self.ngram_buckets} lead to labels and the head is {self.head!r}",
+                "use head 'labels', or leave ngram_buckets out",
             )
         return self
 

@@ -46,7 +46,7 @@ class TokenOutput(MapModule):
         self.tied = config.tie_embeddings
         self.weight = None if self.tied else nn.Parameter(torch.empty(config.vocabulary, config.width))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
-        self.factor = config.width**-0.5 if config.output_scaled else 1.0
+        self.factor = config.width**-0.5 if config.scale_output else 1.0
 
     def forward(self, hidden: Hidden, embedding: TokenEmbedding) -> Logits:
         """How well each token fits each place."""

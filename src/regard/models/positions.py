@@ -16,16 +16,16 @@ from regard.models.config import TransformerConfig
 class Positions(nn.Module):
     """What the config's scheme adds to the vectors, turns in the heads and adds to the scores of one stack."""
 
-    def __init__(self, config: TransformerConfig, *, both_directions: bool) -> None:
+    def __init__(self, config: TransformerConfig, *, bidirectional: bool) -> None:
         super().__init__()
         scheme = config.positions
-        self.max_positions = config.max_positions if scheme == "learnt" else None
+        self.max_positions = config.max_positions if scheme == "learned" else None
         self.absolute: nn.Module | None = None
         if scheme == "sinusoidal":
             self.absolute = Sinusoidal(config.width)
         elif scheme == "sinusoidal_halves":
             self.absolute = SinusoidalHalves(config.width)
-        elif scheme == "learnt":
+        elif scheme == "learned":
             self.absolute = Learnt(config.max_positions, config.width)
         self.rotary = Rotary(head_width(config), config.rotary) if scheme == "rotary" else None
         self.bias: Bias | None = None
@@ -35,8 +35,8 @@ class Positions(nn.Module):
             self.bias = RelativeBuckets(
                 config.heads,
                 buckets=config.relative_buckets,
-                furthest=config.relative_distance,
-                both_directions=both_directions,
+                max_distance=config.relative_distance,
+                bidirectional=bidirectional,
             )
 
     def add(self, stream: Hidden, positions: Int[Tensor, "#batch tokens"]) -> Hidden:

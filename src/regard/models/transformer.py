@@ -62,10 +62,10 @@ class Transformer(Network):
         self.embedding_norm = norm(config.norm, config.width, config.epsilon) if config.embedding_norm else None
         self.dropout = Dropout(config.dropout)
         if config.architecture != "decoder":
-            self.encoder_positions = Positions(config, both_directions=True)
+            self.encoder_positions = Positions(config, bidirectional=True)
             self.encoder = Encoder(config, config.encoder_layers or config.layers)
         if config.architecture != "encoder":
-            self.decoder_positions = Positions(config, both_directions=False)
+            self.decoder_positions = Positions(config, bidirectional=False)
             self.decoder = Decoder(config, config.layers, cross=cross)
         self.pooler = Pooler(config.width) if config.pooled or config.head == "labels" else None
         self.output: nn.Module | None = None
@@ -73,7 +73,7 @@ class Transformer(Network):
             self.output = TokenOutput(config)
         elif config.head != "none":
             self.output = Linear(config.width, len(config.labels) if config.head == "labels" else 2)
-        self.ngrams = NgramLogits(config.ngrams, len(config.labels)) if config.ngrams else None
+        self.ngrams = NgramLogits(config.ngram_buckets, len(config.labels)) if config.ngram_buckets else None
         init_weights(self, config)
 
     @property
@@ -119,7 +119,9 @@ class Transformer(Network):
         positions = self.encoder_positions
         places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
         stream = self._enter(source.ids, positions, places, source.segments)
-        out: Hidden = self.encoder(stream, LayerContext(_mask(source), positions.bias, positions.rotate(places)))
+        out: Hidden = self.encoder(
+            stream, LayerContext(_mask(source), positions.bias, positions.rotate(places), places=places)
+        )
         return out
 
     def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:
@@ -196,7 +198,7 @@ class Transformer(Network):
             )
         positions = self.decoder_positions
         places = positions.restart(documents)
-        context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places))
+        context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places), places=places)
         stream = self._enter(ids, positions, places)
         hidden: Hidden = self.decoder(stream, DecoderCache(), context)[0]
         return hidden
@@ -212,7 +214,7 @@ class Transformer(Network):
         if state.padding is not None:
             real = Padding(past + tokens - state.padding, side="left")
             mask = real if mask is None else mask & real
-        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask, past, behind)
+        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask, past, places, behind)
         stream = self._enter(ids, positions, places)
         hidden, cache = self.decoder(stream, state.cache, context)
         return hidden, replace(state, cache=cache)

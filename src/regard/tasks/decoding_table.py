@@ -28,7 +28,7 @@ class DecodingTable(Config):
     top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
     seed: int | None = Field(None, ge=0, lt=2**32, description="of sampling")
     max_new_tokens: int = Field(64, ge=1, description="length limit of an answer")
-    ends: tuple[TokenId, ...] | None = Field(
+    eos_ids: tuple[TokenId, ...] | None = Field(
         None, min_length=1, description="ids that end it; the tokenizer's if absent"
     )
     suppressed: tuple[TokenId, ...] | None = Field(None, description="ids that are never in it")
@@ -62,7 +62,7 @@ class DecodingTable(Config):
         """Which tokens of so many may be chosen, whatever the strategy."""
         ones = [one for one in (self.forced_bos, self.forced_eos) if one is not None]
         suppressed = self.suppressed or ()
-        none = max((*ones, *suppressed, *(self.ends or ())), default=0)
+        none = max((*ones, *suppressed, *(self.eos_ids or ())), default=0)
         if none >= vocabulary or len(set(suppressed)) == vocabulary:
             problem = f"id {none} is none" if none >= vocabulary else "every one is suppressed"
             raise ConfigError(f"[decoding] {problem} of the model's {vocabulary} tokens", f"use 0 to {vocabulary - 1}")

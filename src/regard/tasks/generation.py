@@ -131,7 +131,7 @@ class Generation(Task[D]):
         stepper = self.stepper(model)
         stop, filters = _limits(model, stepper, inputs, max_new_tokens)
         for token in stream(stepper, inputs, chosen, stop, filters):
-            if token not in stop.ends and (piece := text_of.push(token)):
+            if token not in stop.eos_ids and (piece := text_of.push(token)):
                 yield piece
         if rest := text_of.end():
             yield rest
@@ -156,7 +156,7 @@ def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> s
 
 def _ends(model: Loaded) -> tuple[int, ...]:
     """The tokens that end an answer."""
-    return model.decoding.ends or (model.tokenizer.eos_id,)
+    return model.decoding.eos_ids or (model.tokenizer.eos_id,)
 
 
 def _limits(

@@ -86,7 +86,9 @@ def _kind(annotation: Any) -> str:
         return " | ".join(map(str, inside))
     if origin is tuple:
         return f"list of {_kind(inside[0])}" if inside[-1] is ... else f"{len(inside)} × {_kind(inside[0])}"
-    if origin is dict:
+    if origin is list:
+        return f"list of {_kind(inside[0])}"
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, Config)):
         return "table"
     return {int: "whole number", float: "number", bool: "true | false", str: "text"}[annotation]
 

@@ -290,7 +290,7 @@ def begin_from(values: dict[str, Any], folder: Any) -> None:
     values["model"] = {"from": folder}
     values.pop("tokenizer", None)
     training = values.get("training", {})
-    values["training"] = {key: value for key, value in training.items() if key != "floor"} | dict(FINE_TUNING)
+    values["training"] = {key: value for key, value in training.items() if key != "min_rate_ratio"} | dict(FINE_TUNING)
 
 
 def _require_known(keys: list[str]) -> None:

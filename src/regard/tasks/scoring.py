@@ -3,7 +3,7 @@
     language modelling   reads `<bos> text`, or the text alone where the model begins without a mark; scores the text,
                          but for a first token that stands before everything and is not predicted
     a translator         reads the source, and `<bos> target`; scores `target <eos>` given the source
-    an encoder           reads the text with its marks; has logits, and scores no text
+    an encoder           reads the text with its special tokens; has logits, and scores no text
 
 Nothing of decoding is in them: no temperature, no forced or suppressed tokens.
 """

@@ -39,7 +39,7 @@ class SentenceEmbeddingTable(TaskTable):
     pooling: Literal["mean", "first", "max"] = Field(
         "mean", description="what stands for a text: the mean of its tokens' vectors, the first, or the largest of each"
     )
-    normalised: bool = Field(True, description="what stands for a whole text is brought to length 1")
+    normalize: bool = Field(True, description="what stands for a whole text is brought to length 1")
     max_seq_length: int | None = Field(None, ge=1, description="tokens of a text that is embedded; the rest is cut off")
     do_lower_case: bool = Field(False, description="a text is read in small letters")
 
@@ -96,7 +96,7 @@ def sentence_vectors(model: Loaded, options: SentenceEmbeddingTable, texts: Sequ
     inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(model.module.device)
     hidden: Tensor = model.module(inputs)
     vectors = pooled(hidden, inputs.tokens.real[..., None], task.pooling)
-    return F.normalize(vectors, dim=-1) if task.normalised else vectors
+    return F.normalize(vectors, dim=-1) if task.normalize else vectors
 
 
 def pooled(hidden: Hidden, real: Bool[Tensor, "batch tokens 1"], pooling: str) -> Float[Tensor, "batch width"]:

@@ -153,7 +153,7 @@ class Run:
 
     def _factor(self, step: int) -> float:
         plan = self.plan
-        return factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.floor)
+        return factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.min_rate_ratio)
 
     def _report(self, taken: StepResult, seconds: float, progress: Progress) -> Report:
         loss, norm = taken.read()

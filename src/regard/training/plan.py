@@ -21,7 +21,7 @@ class TrainingPlan(Config):
         "inverse_sqrt", description="after warm-up"
     )
     warmup: int = Field(400, ge=0, description="steps from 0 to the peak rate")
-    floor: float = Field(0.0, ge=0, lt=1, description="share of the peak that linear and cosine end at")
+    min_rate_ratio: float = Field(0.0, ge=0, lt=1, description="share of the peak that linear and cosine end at")
     weight_decay: float = Field(0.01, ge=0, description="on matrices; not on biases, norms and embeddings")
     betas: tuple[Memory, Memory] = Field((0.9, 0.98), description="AdamW's two memories")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
@@ -50,10 +50,11 @@ class TrainingPlan(Config):
     )
 
     @model_validator(mode="after")
-    def _floor_has_a_meaning(self) -> "TrainingPlan":
-        if self.floor and self.schedule not in ("linear", "cosine"):
+    def _min_rate_ratio_has_a_meaning(self) -> "TrainingPlan":
+        if self.min_rate_ratio and self.schedule not in ("linear", "cosine"):
             raise ConfigError(
-                f"floor has no effect with schedule {self.schedule!r}", "use linear or cosine, or leave floor out"
+                f"min_rate_ratio has no effect with schedule {self.schedule!r}",
+                "use linear or cosine, or leave min_rate_ratio out",
             )
         return self
 
@@ -79,7 +80,7 @@ class TrainingPlan(Config):
 CHANGEABLE = frozenset(
     f"training.{key}"
     for key in (
-        *("steps", "learning_rate", "schedule", "warmup", "floor", "weight_decay", "clip", "label_smoothing"),
+        *("steps", "learning_rate", "schedule", "warmup", "min_rate_ratio", "weight_decay", "clip", "label_smoothing"),
         *("precision", "compile", "evaluate_every", "save_every", "patience", "keep", "device", "track"),
     )
 )

@@ -20,7 +20,7 @@ def draw_growth(rows: Sequence[Mapping[str, Any]], title: str, subtitle: str = "
         drawings = [CurveLines("tokens", "milliseconds", _curves(there, "milliseconds", 1), log="xy")]
         if any("peak_bytes" in row for row in there):
             drawings.append(CurveLines("tokens", "peak memory, MB", _curves(there, "peak_bytes", MEGABYTE), log="xy"))
-        kind = "causal" if "causal" in layer else "both directions"
+        kind = "causal" if "causal" in layer else "bidirectional"
         panels.append(ComparisonPanel(f"{DIRECTIONS.get(direction, direction)}, {kind}", drawings))
     return draw_panels(title, subtitle, panels)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from regard.inspection.contextual import InSentence, Meaning
 from regard.views.steps import FourSteps
-from regard.views.word_attention import Gaze
+from regard.views.word_attention import WordAttention
 
 
-def gaze_record(found: Gaze) -> dict[str, Any]:
+def word_attention_record(found: WordAttention) -> dict[str, Any]:
     """Where a word looks: for each word the mean of all heads, and the head that looks at it most."""
     means = found.weights.mean(axis=(0, 1)).tolist()
     looks = []

@@ -28,7 +28,7 @@ MOST_WORDS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Gaze:
+class WordAttention:
     """One word's weights on all words of its text."""
 
     word: str
@@ -57,7 +57,7 @@ def slot_of(name: str, words: Sequence[str]) -> int:
     return len(plain) - 1 - plain[::-1].index(name.casefold())
 
 
-def gaze(seen: Recording, tokenizer: Tokenizer, word: str) -> Gaze:
+def word_attention(seen: Recording, tokenizer: Tokenizer, word: str) -> WordAttention:
     """Where the word looks in the self-attention of the stack that reads the text."""
     own = [layer for layer in seen.layers if not seen.crosses(layer)]
     layers = [layer for layer in own if seen.encodes(layer)] or own
@@ -69,10 +69,10 @@ def gaze(seen: Recording, tokenizer: Tokenizer, word: str) -> Gaze:
     if len(words) > MOST_WORDS:
         raise InputError(f"the text has {len(words)} words, too many for one picture", f"give at most {MOST_WORDS}")
     place = slot_of(word, words)
-    return Gaze(word, words, place, tuple(layers), np.stack([weights[:, place] for weights, _, _ in merged]))
+    return WordAttention(word, words, place, tuple(layers), np.stack([weights[:, place] for weights, _, _ in merged]))
 
 
-def gaze_text(found: Gaze) -> str:
+def word_attention_text(found: WordAttention) -> str:
     """For every other word: the mean over all heads, and the head that looks at it most."""
     means = found.weights.mean(axis=(0, 1))
     others = [at for at in np.argsort(-means, kind="stable") if at != found.itself and not is_special(found.words[at])]
@@ -83,10 +83,10 @@ def gaze_text(found: Gaze) -> str:
         layer, head, most = found.most(int(at))
         lines.append(f"  {label(found.words[at]):<{wide}}  {means[at]:>8.3f}  {most:.3f} in {layer}, head {head}")
     lines.append(f"  {'itself':<{wide}}  {means[found.itself]:>8.3f}")
-    return "\n".join([*lines, f"  {'marks':<{wide}}  {special:>8.3f}"] if special else lines)
+    return "\n".join([*lines, f"  {'special tokens':<{wide}}  {special:>8.3f}"] if special else lines)
 
 
-def draw_gaze(found: Gaze, candidates: Sequence[int] = (), special_tokens: bool = True) -> Figure:
+def draw_word_attention(found: WordAttention, candidates: Sequence[int] = (), special_tokens: bool = True) -> Figure:
     """A strip for each layer, heads down and words across; words of interest are printed bold."""
     at = [place for place, word in enumerate(found.words) if special_tokens or not is_special(word)]
     if len(at) == len(found.words):
@@ -96,7 +96,7 @@ def draw_gaze(found: Gaze, candidates: Sequence[int] = (), special_tokens: bool 
     return _drawn(shown, [at.index(place) for place in candidates], " " + left_out_in_words(float(share)))
 
 
-def _drawn(found: Gaze, candidates: Sequence[int], more: str) -> Figure:
+def _drawn(found: WordAttention, candidates: Sequence[int], more: str) -> Figure:
     with plain_style():
         figure = blank_page()
         layers, heads, words = found.weights.shape

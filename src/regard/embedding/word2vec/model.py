@@ -41,7 +41,7 @@ class Word2VecPlan(Config):
     min_count: int = Field(5, ge=1, description="words that occur less often are left out")
     sample: float = Field(1e-3, gt=0.0, le=1.0, description="words more frequent than this are left out now and then")
     epochs: int = Field(5, ge=1, le=10_000, description="times the text is read")
-    rate: float | None = Field(None, gt=0.0, le=1.0, description="first learning rate, which falls to nothing")
+    learning_rate: float | None = Field(None, gt=0.0, le=1.0, description="first learning rate, which falls to nothing")
     seed: int = Field(0, ge=0, lt=2**32, description="of everything that is drawn")
 
     @model_validator(mode="after")
@@ -58,7 +58,7 @@ class Word2VecPlan(Config):
     @property
     def first_rate(self) -> float:
         """The learning rate at the beginning."""
-        return RATES[self.kind] if self.rate is None else self.rate
+        return RATES[self.kind] if self.learning_rate is None else self.learning_rate
 
 
 class Word2Vec(nn.Module):

@@ -11,7 +11,7 @@ SHAPE: Values = {
     "norm_placement": "post",
     "epsilon": 1e-12,
     "feedforward": "gelu",
-    "positions": "learnt",
+    "positions": "learned",
     "segments": 2,
     "embedding_norm": True,
     "scale_embeddings": False,

@@ -8,7 +8,7 @@ SHAPE: Values = {
     "architecture": "decoder",
     "norm_placement": "pre",
     "feedforward": "gelu_tanh",
-    "positions": "learnt",
+    "positions": "learned",
     "scale_embeddings": False,
     "init": "normal",
 }

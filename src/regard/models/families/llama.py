@@ -73,8 +73,11 @@ def _from_hf_extra(hf: Values) -> Values:
         "factor": number(given, "factor", None) if kind != "default" else PLAIN.factor,
     }
     if kind == "llama3":
-        rotary |= {"low": number(given, "low_freq_factor", None), "high": number(given, "high_freq_factor", None)}
-        rotary |= {"original": number(given, "original_max_position_embeddings", None)}
+        rotary |= {
+            "low_frequency_factor": number(given, "low_freq_factor", None),
+            "high_frequency_factor": number(given, "high_freq_factor", None),
+        }
+        rotary |= {"original_max_positions": number(given, "original_max_position_embeddings", None)}
     biases = flag(hf, "attention_bias", False), flag(hf, "mlp_bias", False)
     if biases[0] != biases[1]:
         raise ConfigError("biases in the attention or the feed-forward alone are not known here", "have both or none")
@@ -94,8 +97,8 @@ def _to_hf_extra(config: TransformerConfig) -> Values:
     if turns.scaling != "none":
         rope["factor"] = turns.factor
     if turns.scaling == "llama3":
-        rope |= {"low_freq_factor": turns.low, "high_freq_factor": turns.high}
-        rope |= {"original_max_position_embeddings": turns.original}
+        rope |= {"low_freq_factor": turns.low_frequency_factor, "high_freq_factor": turns.high_frequency_factor}
+        rope |= {"original_max_position_embeddings": turns.original_max_positions}
     return {
         "hidden_act": next((name for name, gate in GATES.items() if gate == config.feedforward), "silu"),
         "rope_parameters": rope,

@@ -17,7 +17,7 @@ SHAPE: Values = {
     "positions": "t5",
     "bias": False,
     "scale_embeddings": False,
-    "output_scaled": True,
+    "scale_output": True,
 }
 
 
@@ -92,7 +92,7 @@ def _from_hf_extra(hf: Values) -> Values:
         "layers": decoding or layers,
         "encoder_layers": None if decoding in (None, layers) else layers,
         "head_width": None if own * heads == width else own,
-        "output_scaled": flag(hf, "scale_decoder_outputs", tied),
+        "scale_output": flag(hf, "scale_decoder_outputs", tied),
     }
 
 
@@ -106,7 +106,7 @@ def _to_hf_extra(config: TransformerConfig) -> Values:
         "num_decoder_layers": config.layers,
         "d_kv": config.head_width,
         "dropout_rate": config.dropout,
-        "scale_decoder_outputs": config.output_scaled,
+        "scale_decoder_outputs": config.scale_output,
         "is_encoder_decoder": True,
         "decoder_start_token_id": 0,
         "pad_token_id": 0,
