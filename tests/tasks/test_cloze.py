@@ -1,4 +1,4 @@
-"""Filling given gaps: what is read, answered and measured, by encoders and decoders alike; and corpora that classify."""
+"""Filling given gaps: what is read, answered and measured, by encoders and decoders; corpora that classify."""
 
 from types import SimpleNamespace
 
@@ -98,7 +98,7 @@ def test_the_masks_of_a_users_own_texts_are_filled(tmp_path):
         (["model.architecture=encoder_decoder"], "it reads a source, and there is none"),
         (["model.head=labels"], "its head gives 'labels'"),
         (["task.gaps=[]"], "gaps"),
-        (["model.positions=learnt", "model.max_positions=50"], "a window of 61 tokens reaches further than the 50"),
+        (["model.positions=learned", "model.max_positions=50"], "a window of 61 tokens reaches further than the 50"),
     ],
 )
 def test_a_network_that_cannot_fill_is_refused(changes, said, tmp_path):
@@ -111,7 +111,9 @@ def test_a_corpus_whose_targets_are_few_has_labels_and_another_has_none(monkeypa
     recipe = read_recipe("listops")
     task = task_of(recipe.task)
     assert task.labels(task.open(recipe)) == tuple("0123456789")
-    with pytest.raises(ConfigError, match=r"'dates' have .* different targets, which are no labels; use corpus listops"):
+    with pytest.raises(
+        ConfigError, match=r"'dates' have .* different targets, which are no labels; use corpus listops"
+    ):
         task.open(read_recipe("listops", ["data.corpus=dates"]))
 
 

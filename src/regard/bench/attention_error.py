@@ -2,7 +2,7 @@
 
 The model reads the text with its exact attention. In every layer, what its attention read there is given to each other
 mechanism as well, which has the layer's own weights: `‖mechanism − exact‖ / ‖exact‖` of what comes out. Errors do not
-add up from layer to layer. What a mechanism learns of its own, and the model therefore never learnt, is drawn and named.
+add up from layer to layer. What a mechanism learns of its own, and the model never did, is drawn and named.
 """
 
 from collections.abc import Iterator, Sequence

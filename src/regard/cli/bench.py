@@ -39,11 +39,15 @@ def bench(
     questions: Annotated[
         Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
     ] = None,
-    length: Annotated[list[int] | None, typer.Option(help="Of attention: mechanisms at this length; repeat it.")] = None,
+    length: Annotated[
+        list[int] | None, typer.Option(help="Of attention: mechanisms at this length; repeat it.")
+    ] = None,
     mechanism: Annotated[list[str] | None, typer.Option(help="Of attention: this one and exact; repeat it.")] = None,
     causal: Annotated[bool, typer.Option("--causal", help="Of attention: mechanisms as a decoder has them.")] = False,
     minutes: Annotated[float | None, typer.Option(help="Of attention: begin nothing new after so many.")] = None,
-    on: Annotated[Path | None, typer.Option(help="Of attention: a text, for the error against exact attention.")] = None,
+    on: Annotated[
+        Path | None, typer.Option(help="Of attention: a text, for the error against exact attention.")
+    ] = None,
     model: Annotated[Path | None, typer.Option(help="Of attention: the trained model that reads the text.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Of attention: go on with what --out holds.")] = False,
     to: Annotated[Path | None, typer.Option(help="Of attention: the curves by length, a .png, .svg or .pdf.")] = None,
@@ -101,7 +105,9 @@ def _refuse(
     if questions and subject != Subject.VECTORS:
         raise InputError(f"`bench {subject}` asks no questions", "leave --questions out")
     if subject != Subject.ATTENTION and (asked.anything or to is not None):
-        raise InputError(f"`bench {subject}` measures no mechanisms", "use `bench attention`, or leave their options out")
+        raise InputError(
+            f"`bench {subject}` measures no mechanisms", "use `bench attention`, or leave their options out"
+        )
     if asked.resume and out is None:
         raise InputError("--resume has nothing to go on with", "name the file with --out")
     if to is not None:

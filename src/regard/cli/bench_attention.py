@@ -27,9 +27,7 @@ class MechanismsAsked:
             there, missing = ("--on", "--model FOLDER") if self.model is None else ("--model", "--on TEXT")
             raise InputError(f"{there} alone measures nothing", f"give {missing} as well")
         if self.on is not None and (self.causal or self.minutes is not None or self.resume):
-            raise InputError(
-                "--causal, --minutes and --resume have no effect on the error on a text", "leave them out"
-            )
+            raise InputError("--causal, --minutes and --resume have no effect on the error on a text", "leave them out")
         if any(length < 1 for length in self.lengths):
             raise InputError(f"a length of {min(self.lengths)} has no tokens", "use 1 or more")
 

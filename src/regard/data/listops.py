@@ -52,7 +52,7 @@ class ListOps(Corpus):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (LEAST <= self.shortest and 2 * self.shortest <= self.longest <= MOST):
+        if not (self.shortest >= LEAST and 2 * self.shortest <= self.longest <= MOST):
             raise ConfigError(
                 f"lengths between {self.shortest} and {self.longest} are too few or too rare to draw",
                 f"use shortest from {LEAST}, and longest from twice that to {MOST}",

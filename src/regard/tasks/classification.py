@@ -41,8 +41,8 @@ from regard.training.losses import LabelPrediction
 MOST_SHOWN, LONGEST_SHOWN = 12, 40
 """Labels that are named when training begins, and characters of each."""
 
-LABELLED_EXAMPLES = 1000
-"""Of data without end: in so many, every label occurs; and as many are validated on."""
+LABELLED_EXAMPLES = 300
+"""Of data without end: in so many, every label occurs."""
 
 
 class ClassificationTable(TaskTable):
@@ -99,7 +99,7 @@ class Classification(Task[Examples]):
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         try:
-            encoded = how.encode(held_out(data, "valid", None if data.size("train") else LABELLED_EXAMPLES))
+            encoded = how.encode(held_out(data, "valid") if recipe.given.corpus else held_out(data, "valid", None))
         except InputError as error:
             held = recipe.given.valid or f"what is held out of {recipe.given.train}"
             raise InputError(f"{held}: {error.problem}", "train on examples of every label") from error

@@ -49,7 +49,9 @@ class ClozeTable(TaskTable):
 
     name: Literal["cloze"] = Field("cloze", description="what stands in given gaps of a text")
     gaps: tuple[str, ...] = Field(
-        (MASK,), min_length=1, description="tokens that are gaps: the mask, or tokens of the texts that ask for something"
+        (MASK,),
+        min_length=1,
+        description="tokens that are gaps: the mask, or tokens of the texts that ask for something",
     )
 
     parts = PAIR
@@ -146,4 +148,3 @@ class ClozeTask(Task[Corpus]):
             right += int((logits.argmax(dim=-1)[asked] == batch.targets[asked]).sum())
             how.progress(done, len(batches))
         return {"accuracy": right / count, "loss": total / count}
-

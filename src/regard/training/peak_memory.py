@@ -1,7 +1,7 @@
 """The most memory that was held while something ran: of a GPU what tensors took, of a CPU what the process held.
 
-A CPU's is the high-water mark of the resident set, which Linux can set back (proc(5), `clear_refs`); elsewhere it is not
-known. What an allocator keeps of what was freed before would be counted too, so it is given back first.
+A CPU's is the high-water mark of the resident set, which Linux can set back (proc(5), `clear_refs`); elsewhere it is
+not known. What an allocator keeps of what was freed before would be counted too, so it is given back first.
 """
 
 import ctypes
