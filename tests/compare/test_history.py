@@ -174,8 +174,13 @@ def test_a_folder_of_another_budget_is_refused(climbed):
 def test_a_tally_counts_over_calls_and_fills_in_what_was_lost(tmp_path):
     tally = Tally(SilentClimb(), tmp_path / "spent.json")
     tally.steps, tally.tokens, tally.seconds = 3, 30, 1.5
-    tally.keep()
-    assert Tally(SilentClimb(), tmp_path / "spent.json").totals(4) == {"tokens": 40, "seconds": 2.0}
+    tally.keep(11)
+    tally.keep(7)
+    assert Tally(SilentClimb(), tmp_path / "spent.json").totals(4) == {
+        "tokens": 40,
+        "seconds": 2.0,
+        "peak_bytes": 11,
+    }
 
 
 def test_the_search_of_rates_puts_the_best_first(tmp_path, monkeypatch):

@@ -76,6 +76,12 @@ BASES: dict[str, dict[str, Any]] = {
         "tokenizer": {"kind": "wordpiece", "size": 90},
         "model": SMALL | {"architecture": "encoder", "head": "labels"},
     },
+    "cloze": {
+        "task": "cloze",
+        "data": {"train": "gaps.tsv"},
+        "tokenizer": {"kind": "characters", "size": 90},
+        "model": SMALL | {"architecture": "encoder"},
+    },
     "question_answering": {
         "task": "question_answering",
         "data": {"train": "asked.jsonl", "window": 23},
@@ -100,6 +106,7 @@ for mechanism, shape in MECHANISMS.items():
 RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
 """Keys of [training] that a run of a few steps shows."""
 OTHERS: dict[str, list[Any]] = {
+    "task.gaps": [[";"], ["<mask>", ";"]],
     "tokenizer.kind": ["bpe_words", "characters"],
     "data.corpus": ["sort"],
     "data.options": [{"symbols": 7}],
@@ -149,6 +156,8 @@ def folder(tmp_path_factory) -> Path:
     (found / "pairs.tsv").write_text("\n".join(pairs) + "\n")
     (found / "text.txt").write_text(TEXT + "\n")
     (found / "other.txt").write_text("six is six\tsechs ist sechs\n" * 12)
+    gaps = [f"{word[:2]}<mask>{word[3:]} ;\t{word[2]}\n" for word in WORDS] * 2
+    (found / "gaps.tsv").write_text("".join(gaps))
     (found / "labels.tsv").write_text("".join(f"{word} is good\tyes\n{word} is bad\tno\n" for word in WORDS))
     asked = [{"question": f"how {word}?", "context": f"it is {word}.", "answer": word} for word in WORDS]
     (found / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))

@@ -124,13 +124,13 @@ USUAL = Measuring()
 class Needs:
     """What a task asks of a network; None: either will do."""
 
-    decodes: bool
+    decodes: bool | None
     source: bool | None = None
     outputs: tuple[Head, ...] = ("tokens",)
 
     def lacking(self, shape: NetworkShape) -> str | None:
         """What a network of this shape cannot do, or does and should not."""
-        if shape.decodes != self.decodes:
+        if self.decodes is not None and shape.decodes != self.decodes:
             return "it writes no text" if self.decodes else "it reads a text from left to right, to write"
         if self.source is not None and shape.reads_source != self.source:
             return "it reads no source" if self.source else "it reads a source, and there is none"
@@ -142,6 +142,8 @@ class Needs:
     def remedy(self) -> str:
         """What would do."""
         heads = " or ".join(map(repr, self.outputs))
+        if self.decodes is None:
+            return f"use model.architecture=encoder or decoder and model.head={heads}"
         if not self.decodes:
             return f"use model.architecture=encoder and model.head={heads}"
         fitting = {True: ("encoder_decoder",), False: ("decoder",), None: ("encoder_decoder", "decoder")}[self.source]
