@@ -83,7 +83,7 @@ def test_a_recipe_made_for_training_from_scratch_gives_way_to_fine_tuning(folder
 
 @pytest.mark.parametrize("changes", [["model.from=x", "model=luong"], ["model=luong", "model.from=x"]])
 def test_a_folder_and_another_network_are_not_both_begun_with(changes):
-    with pytest.raises(regard.ConfigError, match="'model.from=x' and 'model=luong' name two networks"):
+    with pytest.raises(regard.ConfigError, match=r"'model.from=x' and 'model=luong' name two networks"):
         read_recipe("sst", changes)
 
 

@@ -103,6 +103,16 @@ class Recipe(Config):
         return self
 
     @model_validator(mode="after")
+    def _tokenizer_is_the_folders(self) -> "Recipe":
+        for key in ("size", "sample"):
+            if self.model.begins_in and _given(self.tokenizer, key):
+                raise ConfigError(
+                    f"[tokenizer] {key} has no effect where [model] from names a folder",
+                    "leave it out: the tokenizer is the folder's",
+                )
+        return self
+
+    @model_validator(mode="after")
     def _columns_have_a_meaning(self) -> "Recipe":
         if self.data is not None:
             check_columns(self.task, self.data.columns)

@@ -34,7 +34,7 @@ SIGNED = LinearSegmentedColormap.from_list("regard signed", ["#a4471a", "#e8b596
 class FourSteps:
     """One row of one head: query `[d]`, key `[keys, d]`, values `[keys, d_v]`, and every number in between.
 
-    `raw` is q·k, or where it is not `dotted` what another similarity gives; `raw * scale + bias` where `allowed`, and −∞
+    `raw` is q·k, or what another similarity gives where it is not `dotted`; `raw * scale + bias` where `allowed`, −∞
     elsewhere, is what softmax turns into `weights`.
     """
 
