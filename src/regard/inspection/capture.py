@@ -98,7 +98,8 @@ class Recording:
         run, index = self.find(batch)
         path = run.trace(layer, index)
         if head is not None and not 0 <= head < path.heads:
-            raise InputError(f"layer {layer!r} has {path.heads} heads and no head {head}", f"use 0 to {path.heads - 1}")
+            many, those = ("1 head", "0") if path.heads == 1 else (f"{path.heads} heads", f"0 to {path.heads - 1}")
+            raise InputError(f"layer {layer!r} has {many} and no head {head}", f"use {those}")
         return path
 
     def find(self, batch: int | None) -> tuple[Forward, int]:

@@ -112,6 +112,8 @@ def word_in_sentences(module: Network, tokenizer: Tokenizer, sentences: Sequence
         )
     causal = not hasattr(module, "encoder")
     name = "decoder" if causal else "encoder"
+    if not _layers(module, name):
+        raise InputError(f"{module.config.words} has no layers of attention that move a word", "use a Transformer")
     places = [find_word(sentence, word, number) for number, sentence in enumerate(sentences, start=1)]
     found = [
         _follow(module, name, _Reading.of(module, tokenizer, sentence, spans))
@@ -200,7 +202,7 @@ def _special_tokens(module: Network, tokenizer: Tokenizer) -> tuple[list[int], l
 
 
 def _layers(module: Network, name: str) -> list[EncoderLayer | DecoderLayer]:
-    stack = module.get_submodule(f"{name}.layers")
+    stack = getattr(getattr(module, name, None), "layers", nn.ModuleList())
     return [layer for layer in stack.children() if isinstance(layer, EncoderLayer | DecoderLayer)]
 
 

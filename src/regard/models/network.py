@@ -129,6 +129,9 @@ class Checkpoint(NetworkShape):
     def begins_in(self) -> str | None:
         return self.folder
 
+    def idle(self) -> dict[str, str]:
+        return {} if self.vectors is None else {"vectors": "leave it out: the folder's own vectors are begun with"}
+
     @property
     def reads_packed(self) -> bool:
         return True

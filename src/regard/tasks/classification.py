@@ -95,7 +95,7 @@ class Classification(Task[Examples]):
     def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe.data, module, tokenizer)
-        require_positions(module.config, how.window)
+        require_positions(recipe, module.config, how.window)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         try:

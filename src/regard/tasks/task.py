@@ -138,16 +138,16 @@ class Needs:
             return f"its head gives {shape.outputs!r}"
         return None
 
-    @property
-    def remedy(self) -> str:
-        """What would do."""
+    def remedy(self, shape: NetworkShape) -> str:
+        """What would do, where this shape does not: another architecture, of the network that has several."""
+        begun = "use" if "architecture" in type(shape).model_fields else "use model=transformer with"
         heads = " or ".join(map(repr, self.outputs))
         if self.decodes is None:
             return f"use model.architecture=encoder or decoder and model.head={heads}"
         if not self.decodes:
-            return f"use model.architecture=encoder and model.head={heads}"
+            return f"{begun} model.architecture=encoder and model.head={heads}"
         fitting = {True: ("encoder_decoder",), False: ("decoder",), None: ("encoder_decoder", "decoder")}[self.source]
-        return f"use model.architecture={' or '.join(fitting)}"
+        return f"{begun} model.architecture={' or '.join(fitting)}"
 
 
 D = TypeVar("D", bound=Examples)
@@ -179,7 +179,9 @@ class Task(ABC, Generic[D]):
         """Raise ConfigError, with what would do, unless a network of this shape can be for this."""
         lacking = self.needs.lacking(shape)
         if lacking is not None:
-            raise ConfigError(f"[model] {shape.words} cannot do task {self.name!r}: {lacking}", self.needs.remedy)
+            raise ConfigError(
+                f"[model] {shape.words} cannot do task {self.name!r}: {lacking}", self.needs.remedy(shape)
+            )
 
     def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         """The figures `evaluate` gives of a model of these data: what `training.metric` may be besides the loss."""
