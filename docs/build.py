@@ -132,9 +132,14 @@ def results(found: dict[str, Any]) -> str:
     """One file: its circumstances, and a row for every figure."""
     known = {name: value for name, value in found.items() if name not in ("command", "device", "rows")}
     made = f"{found['device']}; {', '.join(f'{name} {value}' for name, value in known.items())}"
-    rows = [f"| {row['what']} | {contestant(row)} | {figure(row)} | {ratio(row)} |" for row in found["rows"]]
+    rows = [f"| {subject(row)} | {contestant(row)} | {figure(row)} | {ratio(row)} |" for row in found["rows"]]
     head = ["| what | contestant | figure | ratio |", "|---|---|---:|---:|"]
     return "\n".join(["", f"## `{found['command'].split(' --out')[0]}`", "", made, "", *head, *rows])
+
+
+def subject(row: dict[str, Any]) -> str:
+    """What was measured, with the length where it was measured at several."""
+    return row["what"] + (f", {row['tokens']:,} tokens" if "tokens" in row else "")
 
 
 def contestant(row: dict[str, Any]) -> str:

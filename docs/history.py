@@ -2,16 +2,19 @@
 
     regard compare history --out runs/history                        on the CPU, at most 20 minutes on two cores
     regard compare history --out runs/history-gpu --device cuda      on a GPU, for its panel of times
-    python docs/history.py runs/history runs/history-gpu             copies their figures and writes the page
+    regard compare ablations --out runs/ablations                    what each part is there for, about five minutes
+    python docs/history.py runs/history runs/history-gpu             copies their figures and writes docs/history.md
+    python docs/history.py --ablations runs/ablations                likewise docs/ablations.md
 
 The first run's numbers are the page; of the others only what time and operations cost is told.
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 DOCS = Path(__file__).resolve().parent
 COLUMNS = {"parameters": "parameters", "tokens_per_second": "tokens/s", "seconds": "seconds"}
@@ -70,12 +73,36 @@ def table(header: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (header, divider, *rows)]
 
 
+def copy_figure(figure: Path, copy: Path) -> None:
+    """In 128 colours, which is a fourth of the bytes."""
+    Image.open(figure).convert("RGB").quantize(128).save(copy, optimize=True)
+
+
+def ablations(folder: str) -> None:
+    """The page of what was taken away."""
+    findings = json.loads((Path(folder) / "ablations.json").read_text(encoding="utf-8"))["findings"]
+    copy_figure(Path(folder) / "ablations.png", DOCS / "ablations.png")
+    lines = [
+        "# Why each part of a Transformer is there",
+        "",
+        "Written by `python docs/history.py --ablations` from `regard compare ablations`.",
+        "",
+        "![What is lost without each part](ablations.png)",
+    ]
+    for one in findings:
+        lines += ["", f"## {one['title']}", "", *(f"- {sentence}" for sentence in one["sentences"])]
+    (DOCS / "ablations.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main(folders: list[str]) -> None:
     """Read, copy, write."""
+    if folders[0] == "--ablations":
+        ablations(folders[1])
+        return
     records = [json.loads((Path(folder) / "history.json").read_text(encoding="utf-8")) for folder in folders]
     figures = ["history.png", *(f"history-{number}.png" for number in range(2, len(folders) + 1))]
     for folder, figure in zip(folders, figures, strict=True):
-        shutil.copyfile(Path(folder) / "history.png", DOCS / figure)
+        copy_figure(Path(folder) / "history.png", DOCS / figure)
     (DOCS / "history.md").write_text(page(records, figures), encoding="utf-8")
 
 

@@ -13,8 +13,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "regard"
 
 ORDER = (
-    *("errors", "axes", "config", "files", "compiled", "devices", "text", "data", "layers", "embedding", "attention"),
-    *("blocks",),
+    *("errors", "axes", "config", "files", "compiled", "devices", "plugins", "text", "data", "layers", "embedding"),
+    *("attention", "blocks"),
     *("models", "decoding", "metrics", "training", "tasks", "interop", "inspection", "views", "recipes", "api"),
     *("compare", "bench", "serving", "cli", "__main__"),
 )

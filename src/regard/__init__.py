@@ -32,7 +32,16 @@ if TYPE_CHECKING:
         Prefix as Prefix,
         Window as Window,
     )
+    from regard.attention.cache import AttentionState as AttentionState
+    from regard.attention.mechanism import (
+        Abilities as Abilities,
+        LayerContext as LayerContext,
+        Mechanism as Mechanism,
+        MechanismShape as MechanismShape,
+        register_mechanism as register_mechanism,
+    )
     from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
+    from regard.attention.projections import Projections as Projections
     from regard.attention.rotary import Rotary as Rotary
     from regard.attention.similarity import (
         Additive as Additive,
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
         Similarity as Similarity,
         register_similarity as register_similarity,
     )
+    from regard.attention.slot import Slot as Slot
     from regard.data.batching import Batch as Batch, Inputs as Inputs, Padded as Padded
     from regard.decoding.engine import generate as generate
     from regard.decoding.filters import Filter as Filter
@@ -90,7 +100,10 @@ _HOMES = {
         "Prefix",
         "Window",
     ),
+    "regard.attention.cache": ("AttentionState",),
+    "regard.attention.mechanism": ("Abilities", "LayerContext", "Mechanism", "MechanismShape", "register_mechanism"),
     "regard.attention.multihead": ("MultiHeadAttention",),
+    "regard.attention.projections": ("Projections",),
     "regard.attention.rotary": ("Rotary",),
     "regard.attention.similarity": (
         "Additive",
@@ -101,6 +114,7 @@ _HOMES = {
         "Similarity",
         "register_similarity",
     ),
+    "regard.attention.slot": ("Slot",),
     "regard.data.batching": ("Batch", "Inputs", "Padded"),
     "regard.decoding.engine": ("generate",),
     "regard.decoding.filters": ("Filter",),

@@ -5,7 +5,7 @@ error is a ConfigError, one sentence and a remedy.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -16,6 +16,9 @@ class Config(BaseModel):
     """A frozen set of named values that refuses what it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unions: ClassVar[Mapping[str, Mapping[str, "type[Config]"]]] = {}
+    """Keys whose value is a table of one class or another, by the name in it."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -39,7 +42,8 @@ def _sentence(cls: type[BaseModel], error: ValidationError) -> ConfigError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) or cls.__name__
     if first["type"] == "extra_forbidden":
-        return ConfigError(f"key {key!r} is unknown", choose(key, cls.model_fields))
+        known = [field.alias or name for name, field in cls.model_fields.items() if not field.exclude]
+        return ConfigError(f"key {key!r} is unknown", choose(key, known))
     if first["type"] in ("model_type", "model_attributes_type"):
         return ConfigError(f"{first['input']!r} is one value where a table is wanted", "give its keys: table.key=value")
     if first["type"] == "missing":

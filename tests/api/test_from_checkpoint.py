@@ -73,9 +73,18 @@ def test_the_weights_are_the_folders_before_the_first_step(folder, masked):
 
 
 def test_a_recipe_made_for_training_from_scratch_gives_way_to_fine_tuning(folder, masked):
-    plan = read_recipe("sst", [f"model.from={folder / 'masked'}", "training.steps=7"])
-    assert plan.model.begins_in == str(folder / "masked")
-    assert (plan.training.steps, plan.training.learning_rate, plan.tokenizer.kind) == (7, 1e-4, "bpe")
+    begin = f"model.from={folder / 'masked'}"
+    for changes in ([begin, "training.steps=7", "model.dropout=0.3"], ["model.dropout=0.3", "training.steps=7", begin]):
+        plan = read_recipe("sst", changes)
+        assert plan.model.begins_in == str(folder / "masked")
+        assert (plan.training.steps, plan.training.learning_rate, plan.tokenizer.kind) == (7, 1e-4, "bpe")
+        assert plan.model.dropout == 0.3
+
+
+@pytest.mark.parametrize("changes", [["model.from=x", "model=luong"], ["model=luong", "model.from=x"]])
+def test_a_folder_and_another_network_are_not_both_begun_with(changes):
+    with pytest.raises(regard.ConfigError, match=r"'model.from=x' and 'model=luong' name two networks"):
+        read_recipe("sst", changes)
 
 
 @pytest.mark.parametrize(

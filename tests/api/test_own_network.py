@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.attention.multihead import Site
+from regard.attention.slot import Site
 from regard.embedding.tokens import TokenEmbedding
 from regard.inspection.laws import LAWS
 from regard.models.network import NETWORKS

@@ -84,7 +84,7 @@ def test_no_operation_changes_what_it_was_given():
 def test_a_decoders_cache_is_its_layers_caches():
     layers, memory = (drawn(5), drawn(5)), (drawn(3), drawn(3))
     rows = torch.tensor([2, 2, 1])
-    selected = DecoderCache(layers, memory).select(rows)
+    selected = DecoderCache(layers, memory, tokens=5).select(rows)
     assert (DecoderCache().tokens, selected.tokens) == (0, 5)
     for before, after in zip((*layers, *memory), (*selected.own, *selected.memory), strict=True):
         assert same(before.select(rows), after)

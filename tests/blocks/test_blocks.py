@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from regard.attention.mechanism import LayerContext
 from regard.blocks.config import BlockConfig
-from regard.blocks.decoder import Decoder, DecoderLayer, LayerContext
+from regard.blocks.decoder import Decoder, DecoderLayer
 from regard.blocks.encoder import Encoder, EncoderLayer, final_norm, residual
 from regard.errors import ConfigError
 from regard.layers.feedforward import ACTIVATIONS, GATED, FeedForward
@@ -137,8 +138,8 @@ def test_a_stack_is_its_layers_one_after_another():
     encoder = Encoder(config, 3)
     expected = stream
     for layer in encoder.layers:
-        expected = layer(expected)
-    assert torch.equal(encoder(stream), encoder.norm(expected))
+        expected = layer(expected, LayerContext())
+    assert torch.equal(encoder(stream, LayerContext()), encoder.norm(expected))
     decoder = Decoder(config, 3, cross=True)
     cache = decoder.precompute_cross(torch.randn(2, 7, 12))
     expected = stream
@@ -158,7 +159,7 @@ def test_the_inner_width_is_four_times_the_width_unless_said():
 
 
 def encoded(config: BlockConfig) -> tuple[nn.Module, tuple]:
-    return EncoderLayer(config), ()
+    return EncoderLayer(config), (LayerContext(),)
 
 
 def decoded(config: BlockConfig) -> tuple[nn.Module, tuple]:

@@ -63,6 +63,10 @@ BAD = {
     "empty": Data({"a.tsv": b""}, "a.tsv is empty; give a file with some text in it"),
     "blank lines": Data({"a.tsv": b"\n\n\r\n"}, "a.tsv is empty"),
     "no tab": Data({"a.tsv": b"a\tA\nb B\n"}, "a.tsv, line 2 has 0 tabs, not one; write source, one tab, target"),
+    "text alone": Data(
+        {"a.txt": b"a b\nc d\n"},
+        "a.txt, line 1 has 0 tabs, not one; write source, one tab, target on each line, or give two files",
+    ),
     "three columns": Data({"a.tsv": b"a\tA\tx\n"}, "a.tsv, line 1 has 2 tabs, not one"),
     "a side is empty": Data({"a.tsv": b"a\tA\n\tB\n"}, "a.tsv, line 2: the source is empty; fill it in"),
     "Latin-1": Data({"a.tsv": b"caf\xe9\tA\n"}, "a.tsv, line 1 is not UTF-8 (byte 0xe9); save the file as UTF-8"),

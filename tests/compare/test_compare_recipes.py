@@ -110,6 +110,29 @@ def test_called_again_nothing_is_trained_and_the_same_is_said(compared, call):
     assert Path("f.svg").read_text().startswith("<?xml")
 
 
+def test_memory_is_that_of_each_training_in_megabytes(compared):
+    folder, found, page = compared
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("the most memory a process held is not known here")
+    assert page.header[-1] == "peak MB"
+    for one, row in zip(found.compared, page.rows, strict=True):
+        kept = [json.loads((folder / f"{one.name}-seed{seed}" / "measured.json").read_text()) for seed in (0, 1)]
+        bytes_held = [run["training"]["peak_bytes"] for run in kept]
+        assert one.figures["peak_bytes"].values == tuple(bytes_held)
+        assert all(10**8 < held < 10**11 for held in bytes_held)
+        assert row[-1].split(" ± ")[0] == f"{statistics.mean(bytes_held) / 1e6:,.0f}"
+
+
+def test_mechanisms_are_compared_by_name_and_with_their_options():
+    over = ['model.attention=exact, {name = "exact"}', 'model.positions=rotary,["x", "y"]']
+    with pytest.raises(RegardError, match="positions"):
+        contestants(["copy"], over, 1, SMALL)
+    given = contestants(["copy"], over[:1], 1, SMALL)
+    assert [one.name for one in given] == ["model.attention=exact", 'model.attention={name = "exact"}']
+    assert {one.entry.recipe.model.attention.name for one in given} == {"exact"}
+    assert len({one.entry.name for one in given}) == 2
+
+
 def test_a_figure_of_one_seed_has_no_deviation():
     assert Spread((3.0,)).deviation is None
     assert Spread((1.0, 3.0)).deviation == pytest.approx(2**0.5)
@@ -146,7 +169,12 @@ def test_two_recipes_are_told_apart_by_their_names():
         (["copy", "copy"], [], [], "'copy' is there twice"),
         (["copy", "coppy"], [], [], "there is no recipe 'coppy'; did you mean 'copy'"),
         (["translation", "copy"], [], [], "the recipe has no data of its own"),
-        (["copy"], ["training.seed=1,2,3,4,5,6,7,8,9"], [], "9 recipes cannot be told apart in one figure"),
+        (
+            ["copy"],
+            [f"training.seed={','.join(map(str, range(13)))}"],
+            [],
+            "13 recipes cannot be told apart in one figure",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_sentence_before_training(names, over, changes, sentence, tmp_path):

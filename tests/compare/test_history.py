@@ -174,8 +174,13 @@ def test_a_folder_of_another_budget_is_refused(climbed):
 def test_a_tally_counts_over_calls_and_fills_in_what_was_lost(tmp_path):
     tally = Tally(SilentClimb(), tmp_path / "spent.json")
     tally.steps, tally.tokens, tally.seconds = 3, 30, 1.5
-    tally.keep()
-    assert Tally(SilentClimb(), tmp_path / "spent.json").totals(4) == {"tokens": 40, "seconds": 2.0}
+    tally.keep(11)
+    tally.keep(7)
+    assert Tally(SilentClimb(), tmp_path / "spent.json").totals(4) == {
+        "tokens": 40,
+        "seconds": 2.0,
+        "peak_bytes": 11,
+    }
 
 
 def test_the_search_of_rates_puts_the_best_first(tmp_path, monkeypatch):
@@ -371,15 +376,21 @@ def test_what_is_said_of_gradients():
 
 def test_what_is_said_of_operations_and_time():
     operations = {"rnn": {8: 80, 1024: 6000}, "transformer": {8: 113, 1024: 113}}
-    said = sentences.on_time(operations, {"rnn": {8: 10.0, 1024: 60.0}, "transformer": {8: 20.0, 1024: 30.0}})
+    times = {
+        "rnn": {8: 10.0, 1024: 60.0},
+        "attention": {8: 10.0, 1024: 300.0},
+        "transformer": {8: 20.0, 1024: 30.0},
+    }
+    said = sentences.on_time(operations, times)
     assert said == (
         "From 8 to 1,024 tokens the longest chain of operations goes from 80 to 6,000 in the RNN and stays at 113 in "
-        "the Transformer; a token takes 6.0× as long in the RNN and 1.5× as long in the Transformer."
+        "the Transformer; a token takes 6.0× as long in the RNN, 30× in GRU + attention and 1.5× in the Transformer."
     )
-    for times in ({"rnn": 2.0, "transformer": 1.5}, {"rnn": 6.0, "transformer": 3.0}):
-        absent = sentences.on_time(operations, {key: {8: 1.0, 1024: factor} for key, factor in times.items()})
+    for factors in ((2.0, 5.0, 1.5), (6.0, 5.0, 3.0)):
+        grown = dict(zip(times, factors, strict=True))
+        absent = sentences.on_time(operations, {key: {8: 1.0, 1024: factor} for key, factor in grown.items()})
         assert "the expected gap in time does not show" in absent
-        assert all(f"{factor:.1f}×" in absent for factor in times.values())
+        assert all(f"{factor:.1f}×" in absent for factor in factors)
 
 
 def test_what_is_said_of_cost():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from regard.attention.mask import Causal, Padding
-from regard.attention.multihead import Attend, MultiHeadAttention
+from regard.attention.multihead import Attend, HeadAttention, MultiHeadAttention
 from regard.attention.similarity import SIMILARITIES
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate, listeners, stream
@@ -76,7 +76,7 @@ def by_hand(model: Transformer, tokens: list[int], source: list[int]) -> dict[st
     def note(path: str):
         return lambda module, args, output: projected.__setitem__(path, output[0].double())
 
-    attentions = {path: part for path, part in model.named_modules() if isinstance(part, MultiHeadAttention)}
+    attentions = {path: part for path, part in model.named_modules() if isinstance(part, HeadAttention)}
     linears = {f"{path}.{name}": getattr(part, name) for path, part in attentions.items() for name in ("query", "key")}
     handles = [linear.register_forward_hook(note(path)) for path, linear in linears.items()]
     with torch.no_grad():

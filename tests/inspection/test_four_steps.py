@@ -55,6 +55,9 @@ def test_the_output_of_the_steps_is_the_output_of_the_layer(options):
                 assert_close(steps.output, out[0, head, row])
                 scores = (steps.raw * steps.scale + steps.bias).masked_fill(~steps.allowed, -torch.inf)
                 assert_close(scores.softmax(dim=0), steps.weights)
+                assert steps.dotted == (options.get("similarity") != "additive")
+                if steps.dotted:
+                    assert_close(steps.key @ steps.query, steps.raw)
 
 
 def test_the_steps_of_a_beam_are_those_of_its_own_row():

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from regard.attention.mask import Causal, Window
 from regard.blocks.config import head_width
 from regard.data.batching import Inputs, Padded
 from regard.models.config import TransformerConfig
@@ -56,6 +57,13 @@ CONFIGS = {
         norm="rms", norm_placement="pre", positions="t5", head_width=7, bias=False, scale_output=True, **SMALL
     ),
     "additive": TransformerConfig(architecture="decoder", similarity="additive", **SMALL),
+    "pattern": TransformerConfig(
+        architecture="decoder",
+        norm_placement="pre",
+        attention=[{"name": "exact", "window": 5, "query_key_norm": "rms"}, "exact"],
+        **SMALL,
+    ),
+    "values": TransformerConfig(architecture="decoder", attention={"name": "exact", "value_width": 13}, **SMALL),
 }
 CONTEXT = 31
 
@@ -101,7 +109,7 @@ def closed(config: TransformerConfig) -> dict[str, int]:
 SIZES = sorted(name for family in FAMILIES.values() for name in family.sizes)
 
 
-@pytest.mark.parametrize("name", [*(name for name in CONFIGS if name != "additive"), *SIZES])
+@pytest.mark.parametrize("name", [*(name for name in CONFIGS if name not in ("additive", "pattern", "values")), *SIZES])
 def test_parameters_are_the_closed_forms(name):
     config = CONFIGS[name] if name in CONFIGS else member(name)
     assert size_of(config).parts == closed(config)
@@ -196,7 +204,7 @@ def test_a_step_of_training_holds_as_many_bytes(name):
     assert held == size.state.float32
 
 
-@pytest.mark.parametrize("name", ["gpt", "llama", "bert", "2017", "t5"])
+@pytest.mark.parametrize("name", ["gpt", "llama", "bert", "2017", "t5", "pattern"])
 def test_what_is_kept_for_the_backward_pass_is_within_a_tenth_of_the_estimate(name):
     config = CONFIGS[name]
     model = Transformer(config)
@@ -244,6 +252,19 @@ def test_the_work_of_matrices_is_what_pytorch_counts(name):
     size = size_of(CONFIGS[name], CONTEXT)
     _, matrices = counted(CONFIGS[name])
     assert size.work.forward == pytest.approx(matrices + attention_work(size), rel=1e-12)
+
+
+def test_a_window_has_the_work_of_the_pairs_it_lets_see():
+    size = size_of(CONFIGS["pattern"], CONTEXT)
+    _, matrices = counted(CONFIGS["pattern"])
+    windowed = int((Causal() & Window(5)).dense((1, 1, CONTEXT, CONTEXT), torch.device("cpu")).sum())
+    every = CONTEXT * (CONTEXT + 1) // 2
+    pairs = 4 * 6 * 10 * (2 * windowed + every)  # of three layers the first and the last have it
+    assert size.work.forward == pytest.approx(matrices + pairs / CONTEXT, rel=1e-12)
+    size = size_of(CONFIGS["values"], CONTEXT)
+    _, matrices = counted(CONFIGS["values"])
+    assert size.work.forward == pytest.approx(matrices + 3 * 2 * 6 * (10 + 13) * every / CONTEXT, rel=1e-12)
+    assert size.activations is None
 
 
 @pytest.mark.parametrize("name", ["bert", "spans"])

@@ -117,7 +117,7 @@ def run(model, recorded) -> tuple[dict[str, Tensor], Recording]:
         first.self_residual.norm.register_forward_hook(keep("ln1")),
         first.self_attention.attend.register_forward_hook(keep("v", lambda given, out: given[1].values)),
         first.self_attention.attend.register_forward_hook(keep("y", lambda given, out: out.transpose(1, 2).flatten(2))),
-        first.self_attention.register_forward_hook(keep("yProj")),
+        first.self_attention.register_forward_hook(keep("yProj", lambda given, out: out[0])),
         first.feedforward_residual.norm.register_forward_hook(keep("attnResid", lambda given, out: given[0])),
         first.feedforward_residual.norm.register_forward_hook(keep("ln2")),
         first.feedforward.up.register_forward_hook(keep("fc")),

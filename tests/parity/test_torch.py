@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.mask import Causal, Mask, Padding
+from regard.attention.mechanism import LayerContext
 from regard.attention.multihead import MultiHeadAttention
 from regard.blocks.config import BlockConfig
-from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer, LayerContext
+from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer
 from regard.blocks.encoder import Encoder, EncoderLayer
 from regard.layers.feedforward import FeedForward
 from regard.layers.residual import Residual
@@ -160,7 +161,8 @@ def test_an_encoder_layer_equals_pytorch(activation, norm_first, causal, padded)
     expected = peer(
         inputs, src_mask=their_masks.get("attn_mask"), src_key_padding_mask=their_masks.get("key_padding_mask")
     )
-    assert_equal(actual(inputs, mask=mask), expected, (inputs,), ~padding(LENGTHS, TOKENS) if padded else None)
+    found = actual(inputs, LayerContext(mask))
+    assert_equal(found, expected, (inputs,), ~padding(LENGTHS, TOKENS) if padded else None)
 
 
 @activations
@@ -180,7 +182,7 @@ def test_a_decoder_layer_equals_pytorch(activation, norm_first, padded):
         memory_key_padding_mask=padding(SOURCE_LENGTHS, SOURCE) if padded else None,
     )
     around = LayerContext(mask, memory_mask=Padding(SOURCE_LENGTHS) if padded else None)
-    found, _ = actual(inputs, None, actual.cross_attention.keys_values(memory), around)
+    found, _ = actual(inputs, None, actual.cross_attention.start(memory), around)
     assert_equal(found, expected, (inputs, memory), ~padding(LENGTHS, TOKENS) if padded else None)
 
 
@@ -198,7 +200,7 @@ def test_an_encoder_stack_equals_pytorch(activation, norm_first):
         copy_norm(actual.norm, peer.norm)
     inputs = drawn(TOKENS)
     expected = peer(inputs, src_key_padding_mask=padding(LENGTHS, TOKENS))
-    assert_equal(actual(inputs, mask=Padding(LENGTHS)), expected, (inputs,), ~padding(LENGTHS, TOKENS))
+    assert_equal(actual(inputs, LayerContext(Padding(LENGTHS))), expected, (inputs,), ~padding(LENGTHS, TOKENS))
 
 
 @activations

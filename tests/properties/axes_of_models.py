@@ -5,7 +5,9 @@ from itertools import chain, combinations, product
 from random import Random
 from typing import get_args
 
+from regard.attention.mechanism import MECHANISMS
 from regard.attention.similarity import SIMILARITIES
+from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.network import NETWORKS, Head, NetworkConfig
 from regard.models.recurrent_config import RecurrentShape
@@ -37,6 +39,14 @@ TRANSFORMER: Axes = {
 SHARED: Axes = {"cell": values(RecurrentShape, "cell"), "layers": (1, 2), "bidirectional": (True, False)}
 TIED: Axes = {"tie_embeddings": (True, False)}
 ATTENTIONAL: Axes = {"name": ("bahdanau", "luong"), **SHARED, "similarity": tuple(SIMILARITIES), **TIED}
+MECHANISM: Axes = {
+    "attention": tuple({"name": name, **sample} for name, shape in MECHANISMS.items() for sample in shape.samples),
+    "kind": ("encoder_decoder", "decoder", "encoder", "encoder in front of exact attention"),
+    "cross": (False, True),
+    "positions": ("sinusoidal", "rotary", "alibi"),
+    "norm_placement": ("pre", "post"),
+    "key_value_heads": (None, 1),
+}
 FIXED: Axes = {"name": ("seq2seq",), **SHARED, **TIED}
 
 
@@ -53,6 +63,37 @@ def recurrent(axes: Axes, choice: Choice) -> NetworkConfig:
     """Small distinct sizes: width 5, embeddings of 3, vocabulary 13."""
     named = dict(zip(axes, choice, strict=True))
     return NETWORKS[named["name"]].config(vocabulary=13, width=5, embedding_width=3, dropout=0.1, **named)
+
+
+def mechanism(choice: Choice) -> NetworkConfig | None:
+    """A Transformer that attends so, of 2 heads of width 6; None where it cannot be."""
+    named = dict(zip(MECHANISM, choice, strict=True))
+    attention, kind, cross = named.pop("attention"), named.pop("kind"), named.pop("cross")
+    if kind == "encoder in front of exact attention":
+        named |= {"architecture": "encoder_decoder", "encoder_attention": attention}
+    else:
+        named |= {"architecture": kind, "attention": attention}
+    if cross:
+        named["cross_attention"] = attention
+    sizes = {"vocabulary": 13, "width": 12, "heads": 2, "layers": 2, "feedforward_width": 10, "dropout": 0.1}
+    if cross and named["architecture"] != "encoder_decoder":
+        return None
+    try:
+        return TransformerConfig(**sizes, **named)
+    except ConfigError:
+        return None
+
+
+def mechanism_choices(whole: bool) -> list[Choice]:
+    """Every mechanism in every place it can be; unless `whole`, each once, in the place that asks most of it."""
+    found: list[Choice] = []
+    firsts = [{"name": name, **shape.samples[0]} for name, shape in MECHANISMS.items()]
+    for attention in MECHANISM["attention"] if whole else firsts:
+        every = product([attention], *list(MECHANISM.values())[1:])
+        able = [choice for choice in every if mechanism(choice) is not None]
+        asked = sorted(able, key=lambda choice: (choice[1] != "encoder_decoder", not choice[2]))
+        found += able if whole else asked[:1]
+    return found
 
 
 def covering(axes: Axes, most: int) -> list[Choice]:
@@ -91,17 +132,25 @@ COVERING: list[tuple[Axes, list[Choice]]] = [
 
 
 def config(axes: Axes, choice: Choice) -> NetworkConfig:
+    if axes is MECHANISM:
+        described = mechanism(choice)
+        assert described is not None
+        return described
     return transformer(choice) if axes is TRANSFORMER else recurrent(axes, choice)
 
 
 def whole_product() -> Iterator[tuple[Axes, Choice]]:
-    """All of them; of Transformers all combinations of all axes but the last, key/value heads, which alternates."""
+    """All of them, mechanisms in every place they can be; of Transformers all combinations of all axes but the last,
+    key/value heads, which alternates."""
     *six, shared = TRANSFORMER.values()
     yield from ((TRANSFORMER, (*choice, shared[index % len(shared)])) for index, choice in enumerate(product(*six)))
     for axes in (ATTENTIONAL, FIXED):
         yield from ((axes, choice) for choice in product(*axes.values()))
+    yield from ((MECHANISM, choice) for choice in mechanism_choices(whole=True))
 
 
 def named(case: tuple[Axes, Choice]) -> str:
-    parts = chain.from_iterable(part if isinstance(part, tuple) else (part,) for part in case[1])
+    parts = chain.from_iterable(
+        part if isinstance(part, tuple) else part.values() if isinstance(part, dict) else (part,) for part in case[1]
+    )
     return "-".join("all" if part is None else str(part) for part in parts)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 import regard
 from regard.api.training import prepare
+from regard.attention.mechanism import MECHANISMS
 from regard.attention.similarity import SIMILARITIES
 from regard.data.corpus import Pair
 from regard.data.stream import Position
@@ -75,6 +76,12 @@ BASES: dict[str, dict[str, Any]] = {
         "tokenizer": {"kind": "wordpiece", "size": 90},
         "model": SMALL | {"architecture": "encoder", "head": "labels"},
     },
+    "cloze": {
+        "task": "cloze",
+        "data": {"train": "gaps.tsv"},
+        "tokenizer": {"kind": "characters", "size": 90},
+        "model": SMALL | {"architecture": "encoder"},
+    },
     "question_answering": {
         "task": "question_answering",
         "data": {"train": "asked.jsonl", "window": 23},
@@ -87,9 +94,19 @@ BASES: dict[str, dict[str, Any]] = {
         for name in ("seq2seq", "bahdanau", "luong")
     },
 }
+ATTENDING: dict[str, str] = {}
+"""Bases that are there for the keys of one mechanism, with its name."""
+for mechanism, shape in MECHANISMS.items():
+    if mechanism != "exact" and len(shape.model_fields) > 1:
+        sample = {"attention": {"name": mechanism, **shape.samples[0]}}
+        values = BASES["language" if shape.abilities.causal else "masked"]
+        kept = {key: value for key, value in values["model"].items() if key not in ("positions", "rotary")}
+        BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
+        ATTENDING[f"attention {mechanism}"] = mechanism
 RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
 """Keys of [training] that a run of a few steps shows."""
 OTHERS: dict[str, list[Any]] = {
+    "task.gaps": [[";"], ["<mask>", ";"]],
     "tokenizer.kind": ["bpe_words", "characters"],
     "data.corpus": ["sort"],
     "data.options": [{"symbols": 7}],
@@ -107,6 +124,12 @@ OTHERS: dict[str, list[Any]] = {
     "model.epsilon": [0.3],
     "model.max_positions": [5],
     "model.similarity": list(SIMILARITIES),
+    **{f"model.{key}": [{"value_width": 5}] for key in ("attention", "encoder_attention", "cross_attention")},
+    "model.attention.window": [2],
+    "model.attention.biases": [["query"], ["query", "value"]],
+    "model.attention.value_width": [5],
+    "model.attention.softcap": [0.5],
+    "model.attention.rotary": [{"base": 7.0}],
     "model.embedding_width": [6],
     "model.encoder_layers": [3],
     "tokenizer.sample": [3],
@@ -133,6 +156,8 @@ def folder(tmp_path_factory) -> Path:
     (found / "pairs.tsv").write_text("\n".join(pairs) + "\n")
     (found / "text.txt").write_text(TEXT + "\n")
     (found / "other.txt").write_text("six is six\tsechs ist sechs\n" * 12)
+    gaps = [f"{word[:2]}<mask>{word[3:]} ;\t{word[2]}\n" for word in WORDS] * 2
+    (found / "gaps.tsv").write_text("".join(gaps))
     (found / "labels.tsv").write_text("".join(f"{word} is good\tyes\n{word} is bad\tno\n" for word in WORDS))
     asked = [{"question": f"how {word}?", "context": f"it is {word}.", "answer": word} for word in WORDS]
     (found / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
@@ -272,6 +297,10 @@ def cases() -> list[Any]:
         for key in keys():
             table, _, rest = key.table.partition(": ")
             member, _, inner = rest.partition(".")
+            inner, _, mechanism = inner.partition(": ")
+            attends = ATTENDING.get(name, "exact")
+            if mechanism not in ("", attends) or (name in ATTENDING and not mechanism):
+                continue
             if member != members.get(table, "") or key.name == "name":
                 continue
             path = ".".join(part for part in (table, inner, key.name) if part)

@@ -15,9 +15,10 @@ from regard.data.corpus import CORPORA
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import ConfigError, FileError
 from regard.tasks.decoding_table import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
+from regard.tasks.pairs import open_corpus
 from regard.tasks.recipe import Recipe, read_recipe, shipped
 from regard.tasks.task import held_out, task_of
-from regard.tasks.translation import open_corpus, train_tokenizer
+from regard.tasks.translation import train_tokenizer
 
 every_recipe = pytest.mark.parametrize("name", sorted(shipped()))
 
@@ -42,9 +43,10 @@ def with_data(name: str, folder: Path) -> list[str]:
     folder.mkdir(exist_ok=True)
     named = (recipe.data.train, recipe.data.valid, recipe.data.test) if recipe.data is not None else (None,) * 3
     missing = named[0] is None
+    words = WORDS if missing or named[1] else WORDS * 2  # enough to hold some out
     for files in (("own.a", "own.b") if recipe.task.name == "translation" else "own.txt",) if missing else named:
         for side, file in enumerate([files] if isinstance(files, str) else files or ()):
-            lines = [CONTENT[recipe.task.name](word[:: 1 - 2 * side]) for word in WORDS]
+            lines = [CONTENT[recipe.task.name](word[:: 1 - 2 * side]) for word in words]
             whole = "".join(f"{line}\n" for line in lines)
             (folder / file).write_text(SQUAD if recipe.task.name == "question_answering" else whole)
     if not missing:
@@ -108,7 +110,7 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     tiny += ["decoding.max_new_tokens=5"] if recipe.task.writes else []
     known = None if recipe.data is None else recipe.data.corpus
     options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
-    small = {"held_out": 31, "first_year": 1990, "last_year": 2009}
+    small = {"held_out": 31, "first_year": 1990, "last_year": 2009, "length": 61, "queries": 11}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
     tiny += with_data(name, tmp_path / "data")
     trained = regard.train(name, tmp_path / "run", changes=tiny)

@@ -43,6 +43,18 @@ def changed(record: FourSteps, **change) -> FourSteps:
     return FourSteps(*(change.get(field.name, getattr(record, field.name)) for field in fields(record)))
 
 
+def test_scores_that_are_no_dot_product_are_called_scores_and_need_not_be_one():
+    record = make()
+    other = changed(record, query=record.query + 1, dotted=False)
+    assert (table(record)[0][1], table(other)[0][1]) == ("q·k", "score")
+    assert [row[1:] for row in table(record)[1:]] == [row[1:] for row in table(other)[1:]]
+    texts = [[text.get_text() for axes in draw_steps(one).axes for text in axes.texts] for one in (record, other)]
+    assert "query · key" in texts[0]
+    assert "query · key" not in texts[1]
+    with pytest.raises(InputError, match="scores q·k"):
+        changed(record, query=record.query + 1)
+
+
 def table(record: FourSteps) -> list[list[str]]:
     lines = steps_text(record).splitlines()
     return [line.split() for line in lines[2 : lines.index("", 2)] if not line.startswith("─")]

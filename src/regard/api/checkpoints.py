@@ -32,7 +32,6 @@ def begin_from(shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> B
     module, tokenizer = found.module.float(), found.tokenizer
     _require_specials(task, tokenizer, shape.folder)
     config = _config(module.config, shape, task, labels)
-    task.check_shape(config)
     fresh = config.build()
     old, new = module.state_dict(), fresh.state_dict()
     anew = config.outputs != module.config.outputs or config.labels != module.config.labels
@@ -48,7 +47,12 @@ def begin_from(shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> B
 def _config(config: NetworkConfig, shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> NetworkConfig:
     """The folder's config with another head, if need be, and the dropout that was asked for."""
     outputs = config.outputs if config.outputs in task.needs.outputs else task.needs.outputs[0]
-    changed = config.with_head(outputs, labels)
+    try:
+        changed = config.with_head(outputs, labels)
+        task.check_shape(changed)
+    except ConfigError as error:
+        problem = f"[model] from: task {task.name!r} cannot begin in {shape.folder}: {error.problem}"
+        raise ConfigError(problem.replace(": [model] ", ": "), "begin with another model") from error
     if shape.dropout is None:
         return changed
     if "dropout" not in type(changed).model_fields:
@@ -58,8 +62,9 @@ def _config(config: NetworkConfig, shape: Checkpoint, task: Task[Any], labels: t
 
 def _require_specials(task: Task[Any], tokenizer: Tokenizer, folder: str) -> None:
     """A tokenizer that was learnt gets no new entries."""
-    names = [tokenizer.mask if name == Tokenizer.mask else name for name in task.specials]
-    lacking = [name for name in names if name not in tokenizer.special_ids]
+    lacking = [name for name in task.specials if name not in tokenizer.special_ids]
+    if Tokenizer.mask in lacking and tokenizer.can_mask:
+        lacking.remove(Tokenizer.mask)
     if lacking:
         raise ConfigError(
             f"[model] from: the tokenizer in {folder} has no {lacking[0]}, which task {task.name!r} needs",

@@ -22,7 +22,7 @@ from regard.files import PARTIAL, read_json, refuse_unwritable, write_json, writ
 from regard.models.checkpoint import save_config
 from regard.models.network import Checkpoint, Network, NetworkConfig
 from regard.tasks.files import settle
-from regard.tasks.recipe import Recipe, change_recipe, read_recipe, toml_value
+from regard.tasks.recipe import Recipe, TokenizerTable, change_recipe, read_recipe, toml_value
 from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData, task_of
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
@@ -205,6 +205,7 @@ def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
         torch.manual_seed(plan.training.seed)
         begun = begin_from(plan.model, task, labels)
         module, tokenizer = begun.module.to(device), begun.tokenizer
+        _require_kind(plan, tokenizer.kind)
         said += begun.said
     else:
         tokenizer = tokenizer or task.tokenizer(plan, data)
@@ -218,6 +219,15 @@ def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
     if isinstance(plan.model, Checkpoint):
         plan = plan.model_copy(update={"tokenizer": plan.tokenizer.model_copy(update={"kind": tokenizer.kind})})
     return Prepared(plan, task, data, tokenizer, module, training_data, said)
+
+
+def _require_kind(plan: Recipe, kind: str) -> None:
+    """A kind of tokenizer has no effect where the folder that the model begins in has one of another kind."""
+    if plan.tokenizer.kind not in (TokenizerTable().kind, kind):
+        raise ConfigError(
+            f"[tokenizer] kind = {plan.tokenizer.kind!r} has no effect where [model] from names a folder",
+            f"leave it out: the folder's tokenizer is of kind {kind!r}",
+        )
 
 
 def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list[str]:

@@ -7,15 +7,35 @@ it first writes there, which no earlier value sees, and whoever extends it again
 On a CPU what is kept in half precision is kept in float32: one query reads it four times as fast from there.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from regard.axes import Key, RowIds, Value
+from regard.errors import InputError
 
 SPARE = 64
 """Tokens of room made at a time, at least; a quarter of what is there where that is more."""
+
+
+class AttentionState(ABC):
+    """What a layer's attention keeps of what it has read: a value, which nothing changes in place."""
+
+    @abstractmethod
+    def select(self, rows: RowIds) -> "AttentionState":
+        """These sequences, in this order: to reorder beams, repeat or drop rows."""
+
+    def trim(self, tokens: int) -> "AttentionState":
+        """The state after only the first `tokens`, for what can go back."""
+        raise InputError(
+            f"{type(self).__name__} cannot go back to its first {tokens} tokens", "read them again from the start"
+        )
+
+    def settled(self) -> "AttentionState":
+        """The same laid out to be read again at every step."""
+        return self
 
 
 @dataclass(eq=False)
@@ -28,7 +48,7 @@ class Room:
 
 
 @dataclass(frozen=True, eq=False)
-class KeyValues:
+class KeyValues(AttentionState):
     """The keys and values of the tokens seen so far, in order; the newest are last."""
 
     keys: Key

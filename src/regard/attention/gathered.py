@@ -5,18 +5,23 @@ together: their keys and values are gathered side by side and one SDPA call does
 global token makes a few rows fully live; being in a group of their own they do not widen the others.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import sdpa_kernel
 
-from regard.attention.kernels import Call, Kernel
-from regard.attention.lowering import LiveTiles, bias_values, is_causal_flag, live_tiles, sees_everything
+from regard.attention.kernels import Call, Kernel, Sdpa
+from regard.attention.lowering import LiveTiles, bias_values, fully_masked, is_causal_flag, live_tiles, sees_everything
 from regard.attention.mask_algebra import Grid
 from regard.axes import Attended
 
 SIZE = 128
 SHORTEST = 1024
 """Below this many keys a dense mask costs less than gathering."""
+TOGETHER = 16
+"""Rows of tiles gathered at once: what is gathered stays small, however long the text."""
 
 
 class Gathered(Kernel):
@@ -25,11 +30,9 @@ class Gathered(Kernel):
     name = "gathered"
 
     def unsupported(self, call: Call) -> str | None:
-        """Another device, what has no tiles to leave out, heads that differ in them."""
+        """What has no tiles to leave out, heads that differ in them."""
         if call.not_inner:
             return call.not_inner
-        if call.device.type != "cpu":
-            return "it is for CPUs; on a GPU FlexAttention does this"
         if torch.compiler.is_compiling():
             return "it counts live tiles while it runs, which a compiled graph cannot"
         if call.mask is None:
@@ -41,7 +44,9 @@ class Gathered(Kernel):
         return None
 
     def unsuitable(self, call: Call) -> str | None:
-        """A short text, a mask that leaves little out."""
+        """A GPU, a short text, a mask that leaves little out."""
+        if call.device.type != "cpu":
+            return "on a GPU FlexAttention does this"
         if sees_everything(call.mask, call.shape[2]) or (call.bias is None and is_causal_flag(call.mask, call.shape)):
             return "SDPA needs no table for this mask"
         if max(call.shape[2:]) < SHORTEST:
@@ -86,9 +91,10 @@ class _Tiled:
         return outs.transpose(0, 1).reshape(self.batch, heads, -1, outs.shape[-1])[:, :, :queries]
 
     def _groups(self) -> list[Tensor]:
-        """Rows of tiles by how many live ones they have: up to 1, 2, 3–4, 5–8, …"""
+        """Rows of tiles by how many live ones they have: up to 1, 2, 3–4, 5–8, …; no more at once than `TOGETHER`."""
         level = torch.ceil(torch.log2(self.counts.clamp(min=1).double())).long()
-        return [torch.nonzero(level == one).squeeze(1) for one in sorted(set(level.tolist()))]
+        groups = [torch.nonzero(level == one).squeeze(1) for one in sorted(set(level.tolist()))]
+        return [rows for group in groups for rows in group.split(TOGETHER)]
 
     def _group(self, rows: Tensor) -> Tensor:
         """One SDPA call: rows of tiles are its batch, and what each gathers its keys."""
@@ -107,9 +113,12 @@ class _Tiled:
             added = added.reshape(len(rows), -1, group * SIZE, widest * SIZE).repeat(1, self.batch, 1, 1)
         elif added is not None and group > 1:
             added = added.repeat(1, 1, group, 1)
-        out = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=added, dropout_p=self.call.dropout, scale=self.scale
-        )
+        with nullcontext() if self.call.device.type == "cpu" else sdpa_kernel(list(Sdpa.backends)):
+            out = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=added, dropout_p=self.call.dropout, scale=self.scale
+            )
+        if added is not None and self.call.device.type != "cpu":  # as in Sdpa: such rows get the mean of all values
+            out = out.masked_fill(fully_masked(added), 0.0)
         return out.reshape(len(rows), len(self.queries), SIZE, -1)
 
     def _added(self, rows: Tensor, columns: Tensor) -> Tensor | None:

@@ -243,7 +243,7 @@ class Not(Mask):
 
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""FlexAttention's `mask_mod`, `(batch, head, query, key) -> bool`: index tensors in, a boolean one out."""
+"""FlexAttention's `mask_mod`, `(batch, head, query, key) -> bool`: index tensors that broadcast in, a boolean out."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ of LLaMA's published checkpoints.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -66,6 +67,29 @@ class RotaryConfig(Config):
 PLAIN = RotaryConfig()
 
 
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The turn of every token: a function of heads, by the cosines and sines of its angles."""
+
+    cosine: Float[Tensor, "#batch 1 tokens pairs"]
+    sine: Float[Tensor, "#batch 1 tokens pairs"]
+
+    def __call__(self, heads: Heads) -> Heads:
+        cos, sin = self.cosine.to(heads.dtype), self.sine.to(heads.dtype)
+        first, second = heads.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+    def of(self, row: int, tokens: slice) -> "Rotation":
+        """That of one sequence's tokens."""
+        row = row if len(self.cosine) > 1 else 0
+        return Rotation(self.cosine[row : row + 1, :, tokens], self.sine[row : row + 1, :, tokens])
+
+    @staticmethod
+    def join(parts: "list[Rotation]") -> "Rotation":
+        """One text's, read in these parts."""
+        return Rotation(torch.cat([one.cosine for one in parts], 2), torch.cat([one.sine for one in parts], 2))
+
+
 class Rotary(nn.Module):
     """Makes, for given positions, the function that turns heads by them."""
 
@@ -78,15 +102,8 @@ class Rotary(nn.Module):
             )
         self.head_width, self.config = head_width, config
 
-    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> Rotate:
+    def forward(self, positions: Int[Tensor, "#batch tokens"]) -> "Rotation":
         """The rotation for tokens at these positions."""
         frequencies = self.config.frequencies(self.head_width, positions.device)
         angles = (positions[..., None] * frequencies)[:, None]  # [batch, 1, tokens, head_width / 2]
-        cosine, sine = angles.cos(), angles.sin()
-
-        def rotate(heads: Heads) -> Heads:
-            cos, sin = cosine.to(heads.dtype), sine.to(heads.dtype)
-            first, second = heads.chunk(2, dim=-1)
-            return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-        return rotate
+        return Rotation(angles.cos(), angles.sin())

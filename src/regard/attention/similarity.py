@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from regard.axes import ComparedKey, ComparedQuery, Key, Query, Scores
 from regard.errors import ConfigError, choose
 from regard.layers.linear import Linear
+from regard.plugins import load_plugins
 
 
 class Similarity(nn.Module, ABC):
@@ -80,11 +81,15 @@ class Dot(InnerProduct):
 
 
 class ScaledDot(InnerProduct):
-    """`q · k / √d_k`; unit variance for unit-variance coordinates."""
+    """`q · k / √d_k`; unit variance for unit-variance coordinates. A `scale` takes the place of 1/√d_k."""
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
 
     def as_dot(self, query: Query, key: Key) -> tuple[ComparedQuery, ComparedKey, float]:
         """As they are, divided by √d_k."""
-        return query, key, query.shape[-1] ** -0.5
+        return query, key, query.shape[-1] ** -0.5 if self.scale is None else self.scale
 
 
 class Cosine(InnerProduct):
@@ -169,6 +174,25 @@ class AdditiveOfMapped(Similarity):
         return _additive(self.of_query(query), key, self.direction)
 
 
+class Softcapped(Similarity):
+    """`c · tanh(s / c)` of another similarity's scores s: none is beyond ±c (Gemma Team 2024, §2).
+
+    No inner product says it, so the reference kernel runs it.
+    """
+
+    def __init__(self, similarity: Similarity, cap: float) -> None:
+        super().__init__()
+        self.similarity, self.cap = similarity, cap
+
+    @property
+    def widths(self) -> tuple[int, int] | None:
+        return self.similarity.widths
+
+    def scores(self, query: Query, key: Key) -> Scores:
+        """The other's, bent."""
+        return self.cap * torch.tanh(self.similarity.scores(query, key) / self.cap)
+
+
 def _additive(query: ComparedQuery, key: ComparedKey, direction: Float[Tensor, "compared"]) -> Scores:
     """`vᵀ tanh(q + u)` of mapped queries and keys, by way of [batch, heads, queries, keys, compared]."""
     hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
@@ -209,6 +233,7 @@ def register_similarity(name: str, factory: Callable[[int], Similarity]) -> None
 
 def check_similarity(name: str) -> None:
     """Refuse a name that is none."""
+    load_plugins()
     if name not in SIMILARITIES:
         raise ConfigError(f"similarity {name!r} is unknown", choose(name, SIMILARITIES))
 

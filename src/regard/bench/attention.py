@@ -69,7 +69,7 @@ def _peak(tokens: int, watched: bool) -> tuple[int, int]:
         if watched:
             with watch_module(model) as seen:
                 model(inputs)
-            calls = [call for layer in seen.forwards[0].layers.values() for call in layer]
+            calls = [call for layer in seen.layers for call in seen.trace(layer).exact]
             kept = sum(one.nbytes for call in calls for one in (call.query, call.new_keys))
         else:
             model(inputs)

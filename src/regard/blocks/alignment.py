@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Mask
-from regard.attention.multihead import Attend, Site
+from regard.attention.multihead import Attend
 from regard.attention.similarity import split_similarity
+from regard.attention.slot import Site
 from regard.axes import Hidden
 
 

@@ -1,19 +1,37 @@
 """What a layer is made of, as one frozen and validated value that every block reads."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
-from regard.attention.multihead import check_heads
+import regard.attention.efficient  # noqa: F401  (registers every mechanism)
+from regard.attention.exact import ExactShape
+from regard.attention.mechanism import MECHANISMS, MechanismShape, read_mechanism, read_mechanisms
 from regard.attention.similarity import check_similarity
+from regard.attention.slot import Site, Slot, Stack, check_heads
 from regard.config import Config
+from regard.errors import ConfigError
 
 MOST = 2**27
 """No width, vocabulary or length is larger: products of four such numbers would not fit into 64 bits."""
 
 
+OneMechanism = Annotated[SerializeAsAny[MechanismShape], PlainValidator(read_mechanism)]
+Mechanisms = Annotated[
+    SerializeAsAny[MechanismShape] | tuple[SerializeAsAny[MechanismShape], ...], PlainValidator(read_mechanisms)
+]
+"""One for every layer, or a list that the layers go through, again and again."""
+
+
 class BlockConfig(Config):
     """One Transformer layer. The defaults are the 2017 paper's choices at a small size."""
+
+    unions: ClassVar[Mapping[str, Mapping[str, type[Config]]]] = {
+        "attention": MECHANISMS,
+        "encoder_attention": MECHANISMS,
+        "cross_attention": MECHANISMS,
+    }
 
     width: int = Field(128, ge=1, le=MOST, description="size of a token's vector")
     heads: int = Field(4, ge=1, le=MOST, description="attention heads; they split the width")
@@ -23,6 +41,13 @@ class BlockConfig(Config):
     head_width: int | None = Field(
         None, ge=1, le=MOST, description="width of one head, where heads do not split the width"
     )
+    attention: Mechanisms = Field(
+        ExactShape(), description="how layers attend: a mechanism, or a list that they go through, again and again"
+    )
+    encoder_attention: Mechanisms | None = Field(
+        None, description="how the encoder's layers attend, where they do otherwise"
+    )
+    cross_attention: OneMechanism = Field(ExactShape(), description="how a decoder attends to what the encoder read")
     similarity: str = Field("scaled_dot", description="how queries and keys are compared")
     feedforward: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "geglu_tanh", "swiglu"] = Field(
         "relu", description="the position-wise network; _tanh is GELU's tanh approximation"
@@ -47,6 +72,71 @@ class BlockConfig(Config):
         check_heads(self.width, self.heads, self.key_value_heads or self.heads, self.head_width)
         check_similarity(self.similarity)
         return self
+
+    @property
+    def rotates(self) -> bool:
+        """Whether positions turn queries and keys."""
+        return False
+
+    @property
+    def adds_to_scores(self) -> bool:
+        """Whether positions add to the scores."""
+        return False
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The longest text there can be, where there is one."""
+        return None
+
+    def mechanisms(self, stack: Stack) -> tuple[MechanismShape, ...]:
+        """How the self-attentions of this stack attend; its layers go through them, again and again."""
+        own = self.encoder_attention if stack == "encoder" else None
+        found = self.attention if own is None else own
+        return found if isinstance(found, tuple) else (found,)
+
+    def mechanism(self, site: Site) -> MechanismShape:
+        """How the attention there attends."""
+        if site.kind == "cross":
+            return self.cross_attention
+        listed = self.mechanisms(site.stack)
+        return listed[site.index % len(listed)]
+
+    @property
+    def attending(self) -> tuple[MechanismShape, ...]:
+        """Every mechanism that it names."""
+        return (*self.mechanisms("encoder"), *self.mechanisms("decoder"), self.cross_attention)
+
+    def slot(self, site: Site) -> Slot:
+        """What the attention there has to be."""
+        cross = site.kind == "cross"
+        return Slot(
+            width=self.width,
+            heads=self.heads,
+            key_value_heads=self.key_value_heads or self.heads,
+            head_width=head_width(self),
+            bias=self.bias,
+            dropout=self.attention_dropout,
+            similarity=self.similarity,
+            causal=site.stack == "decoder" and not cross,
+            cross=cross,
+            rotary=self.rotates and not cross,
+            score_bias=self.adds_to_scores and not cross,
+            epsilon=self.epsilon,
+            max_tokens=self.most_tokens,
+            site=site,
+        )
+
+    def check_layers(self, stack: Stack, layers: int, *, cross: bool) -> None:
+        """Raise ConfigError where a layer of this stack cannot attend as it is asked to."""
+        listed = self.mechanisms(stack)
+        if not 0 < len(listed) <= layers:
+            raise ConfigError(
+                f"attention lists {len(listed)} mechanisms for {layers} layers of the {stack}",
+                "list one for each, or fewer, which the layers go through again and again",
+            )
+        sites = [Site(stack, index, "self") for index in range(len(listed))]
+        for site in (*sites, Site(stack, 0, "cross")) if cross else sites:
+            self.mechanism(site).check(self.slot(site))
 
 
 def head_width(config: BlockConfig) -> int:

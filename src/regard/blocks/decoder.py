@@ -10,11 +10,9 @@ from itertools import repeat
 import torch
 from torch import nn
 
-from regard.attention.bias import Bias
-from regard.attention.cache import KeyValues
-from regard.attention.mask import Mask
-from regard.attention.multihead import Site
-from regard.attention.rotary import Rotate
+from regard.attention.cache import AttentionState
+from regard.attention.mechanism import LayerContext
+from regard.attention.slot import Site
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
 from regard.blocks.encoder import attention, feedforward, final_norm, residual
@@ -22,39 +20,31 @@ from regard.blocks.encoder import attention, feedforward, final_norm, residual
 
 @dataclass(frozen=True, eq=False)
 class DecoderCache:
-    """Per layer: the keys and values of the tokens so far, and of the memory; which memory each row has."""
+    """Per layer: what attention keeps of the tokens so far, and of the memory; which memory each row has."""
 
-    own: tuple[KeyValues, ...] = ()
-    memory: tuple[KeyValues, ...] = ()
+    own: tuple[AttentionState | None, ...] = ()
+    memory: tuple[AttentionState | None, ...] = ()
     source: RowIds | None = None
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens have gone through the decoder."""
-        return self.own[0].tokens if self.own else 0
+    tokens: int = 0
+    """How many have gone through the decoder."""
 
     def select(self, rows: RowIds) -> "DecoderCache":
         """These rows, in this order; beams that change places within a sequence leave its memory where it is."""
-        own = tuple(layer.select(rows) for layer in self.own)
-        if not self.memory:
-            return DecoderCache(own)
-        before = self.source
-        if before is None:
-            before = torch.arange(len(self.memory[0].keys), device=rows.device)
-        source = before[rows]
-        if torch.equal(source, before):
-            return DecoderCache(own, self.memory, source)
-        return DecoderCache(own, tuple(layer.select(rows) for layer in self.memory), source)
+        own = _select(self.own, rows)
+        if self.source is None:
+            return replace(self, own=own, memory=_select(self.memory, rows))
+        source = self.source[rows]
+        if torch.equal(source, self.source):
+            return replace(self, own=own)
+        return replace(self, own=own, memory=_select(self.memory, rows), source=source)
+
+    def settled(self) -> "DecoderCache":
+        """The same with the memory laid out to be read again at every step."""
+        return replace(self, memory=tuple(None if one is None else one.settled() for one in self.memory))
 
 
-@dataclass(frozen=True, eq=False)
-class LayerContext:
-    """What every layer of one pass is told: who may see whom, and where tokens stand."""
-
-    mask: Mask | None = None
-    bias: Bias | None = None
-    rotate: Rotate | None = None
-    memory_mask: Mask | None = None
+def _select(states: tuple[AttentionState | None, ...], rows: RowIds) -> tuple[AttentionState | None, ...]:
+    return tuple(None if one is None else one.select(rows) for one in states)
 
 
 class DecoderLayer(nn.Module):
@@ -70,17 +60,14 @@ class DecoderLayer(nn.Module):
         self.feedforward_residual = residual(config)
 
     def forward(
-        self, stream: Hidden, past: KeyValues | None, memory: KeyValues | None, context: LayerContext
-    ) -> tuple[Hidden, KeyValues]:
-        """One layer further, and this layer's keys and values with the new tokens' added."""
-        inputs = self.self_residual.enter(stream)
-        own = self.self_attention.keys_values(inputs, context.rotate)
-        own = own if past is None else past.append(own)
-        made = self.self_attention(inputs, own, mask=context.mask, bias=context.bias, rotate=context.rotate)
+        self, stream: Hidden, past: AttentionState | None, memory: AttentionState | None, context: LayerContext
+    ) -> tuple[Hidden, AttentionState | None]:
+        """One layer further, and what this layer's attention keeps with the new tokens in it."""
+        made, own = self.self_attention(self.self_residual.enter(stream), past, context)
         stream = self.self_residual.add(stream, made)
         if self.cross_attention is not None and self.cross_residual is not None:
-            inputs = self.cross_residual.enter(stream)
-            stream = self.cross_residual.add(stream, self.cross_attention(inputs, memory, mask=context.memory_mask))
+            made, _ = self.cross_attention(self.cross_residual.enter(stream), memory, context.cross)
+            stream = self.cross_residual.add(stream, made)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream))), own
 
 
@@ -93,9 +80,10 @@ class Decoder(nn.Module):
         self.norm = final_norm(config)
 
     def precompute_cross(self, memory: Hidden) -> DecoderCache:
-        """A cache with no tokens yet and every layer's keys and values of the memory, computed once."""
+        """A cache with no tokens yet and what every layer computes of the memory once."""
         attentions = [layer.cross_attention for layer in self.layers if isinstance(layer, DecoderLayer)]
-        return DecoderCache(memory=tuple(cross.keys_values(memory) for cross in attentions if cross is not None))
+        states = tuple(cross.start(memory) for cross in attentions if cross is not None)
+        return DecoderCache(memory=states, source=torch.arange(len(memory), device=memory.device))
 
     def forward(self, stream: Hidden, cache: DecoderCache, context: LayerContext) -> tuple[Hidden, DecoderCache]:
         """Through every layer; the cache comes back with these tokens added."""
@@ -105,4 +93,4 @@ class Decoder(nn.Module):
         ):
             stream, extended = layer(stream, past, memory, context)
             own.append(extended)
-        return self.norm(stream), replace(cache, own=tuple(own))
+        return self.norm(stream), replace(cache, own=tuple(own), tokens=cache.tokens + stream.shape[1])

@@ -2,10 +2,8 @@
 
 from torch import nn
 
-from regard.attention.bias import Bias
-from regard.attention.mask import Mask
-from regard.attention.multihead import MultiHeadAttention, Site
-from regard.attention.rotary import Rotate
+from regard.attention.mechanism import LayerContext, Mechanism, MechanismShape
+from regard.attention.slot import Site
 from regard.axes import Hidden
 from regard.blocks.config import BlockConfig
 from regard.layers.feedforward import FeedForward
@@ -13,18 +11,9 @@ from regard.layers.norm import norm
 from regard.layers.residual import Residual
 
 
-def attention(config: BlockConfig, site: Site) -> MultiHeadAttention:
-    """A multi-head attention as the config describes it."""
-    return MultiHeadAttention(
-        config.width,
-        config.heads,
-        key_value_heads=config.key_value_heads,
-        head_width=config.head_width,
-        similarity=config.similarity,
-        bias=config.bias,
-        dropout=config.attention_dropout,
-        site=site,
-    )
+def attention(config: BlockConfig, site: Site) -> Mechanism:
+    """The attention of that place as the config describes it."""
+    return config.mechanism(site).build(config.slot(site))
 
 
 def feedforward(config: BlockConfig) -> FeedForward:
@@ -54,17 +43,10 @@ class EncoderLayer(nn.Module):
         self.feedforward = feedforward(config)
         self.feedforward_residual = residual(config)
 
-    def forward(
-        self,
-        stream: Hidden,
-        *,
-        mask: Mask | None = None,
-        bias: Bias | None = None,
-        rotate: Rotate | None = None,
-    ) -> Hidden:
+    def forward(self, stream: Hidden, context: LayerContext) -> Hidden:
         """One layer further."""
-        inputs = self.self_residual.enter(stream)
-        stream = self.self_residual.add(stream, self.self_attention(inputs, mask=mask, bias=bias, rotate=rotate))
+        made, _ = self.self_attention(self.self_residual.enter(stream), None, context)
+        stream = self.self_residual.add(stream, made)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream)))
 
 
@@ -75,17 +57,16 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(layers))
         self.norm = final_norm(config)
+        firsts: dict[MechanismShape, Mechanism] = {}
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, EncoderLayer)
+            first = firsts.setdefault(config.mechanism(Site("encoder", index, "self")), layer.self_attention)
+            if first is not layer.self_attention:
+                layer.self_attention.share(first)
 
-    def forward(
-        self,
-        stream: Hidden,
-        *,
-        mask: Mask | None = None,
-        bias: Bias | None = None,
-        rotate: Rotate | None = None,
-    ) -> Hidden:
+    def forward(self, stream: Hidden, context: LayerContext) -> Hidden:
         """Through every layer."""
         for layer in self.layers:
-            stream = layer(stream, mask=mask, bias=bias, rotate=rotate)
+            stream = layer(stream, context)
         out: Hidden = self.norm(stream)
         return out

@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Quiet
+from regard.cli.bench_attention import MechanismsAsked
+from regard.cli.options import Device, Plugin, Quiet
 from regard.cli.output import to_json
 from regard.errors import InputError
+from regard.files import read_json
 
 
 class Subject(StrEnum):
@@ -36,40 +39,98 @@ def bench(
     questions: Annotated[
         Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
     ] = None,
+    length: Annotated[
+        list[int] | None, typer.Option(help="Of attention: mechanisms at this length; repeat it.")
+    ] = None,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Of attention: this one and exact; repeat it.")] = None,
+    causal: Annotated[bool, typer.Option("--causal", help="Of attention: mechanisms as a decoder has them.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="Of attention: begin nothing new after so many.")] = None,
+    on: Annotated[
+        Path | None, typer.Option(help="Of attention: a text, for the error against exact attention.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Of attention: the trained model that reads the text.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Of attention: go on with what --out holds.")] = False,
+    to: Annotated[Path | None, typer.Option(help="Of attention: the curves by length, a .png, .svg or .pdf.")] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Measure side by side with the peers that are installed.
 
-    Ratios are of times, regard's at its best being 1; an asterisk marks the faster precision of a contestant.
+    Ratios are of times, regard's at its best being 1; an asterisk marks the faster precision of a contestant. Of
+    attention: first kernels, then mechanisms by length, for which 1 is exact attention; with an option of mechanisms,
+    these alone.
 
-    Example: `regard bench train --out benchmarks/results/train-cpu.json`
+    Example: `regard bench train --out benchmarks/results/train-cpu.json`, or
+    `regard bench attention --length 1024 --length 4096 --mechanism performer`
     """
     from regard.bench.timing import circumstances, keep
     from regard.devices import usable_device
+    from regard.training.progress import MeasuringBar, console
 
+    asked = MechanismsAsked(length or [], mechanism or [], causal, minutes, on, model, resume)
     chosen = usable_device(device).type
     if subject not in ON_GPU:
         if device == "cuda":
             raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
         chosen = "cpu"
-    if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):
-        raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
-    if questions and subject != Subject.VECTORS:
-        raise InputError(f"`bench {subject}` asks no questions", "leave --questions out")
-    found = []
-    for row in _text_rows(subject, data, questions) or _rows(subject, chosen, quiet):
-        found.append(row)
-        name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
-        if not (quiet and as_json):  # beside JSON these lines are progress
-            typer.echo(f"{row['what']:<88} {name:<48} {_figure(row)}  ×{row['ratio']:.2f}", err=as_json)
-        if out is not None:
-            keep(out, found, chosen)  # row by row: what was measured stays where the rest is not waited for
+    _refuse(subject, data, questions, asked, out, to)
+    kept = read_json(out, "leave --resume out")["rows"] if resume and out is not None and out.is_file() else []
+    found: list[dict[str, Any]] = []
+    total = asked.count(chosen) if asked.anything else None
+    with MeasuringBar(console(quiet)) as bar:
+        for row in _text_rows(subject, data, questions) or _rows(subject, chosen, asked, kept, quiet):
+            found.append(row)
+            if not (quiet and as_json):  # beside JSON these lines are progress
+                typer.echo(_line(row), err=as_json)
+            if total is not None:
+                bar(min(len(found), total), total)
+            if out is not None:
+                keep(out, found, chosen)  # row by row: what was measured stays where the rest is not waited for
+    if to is not None:
+        _draw(to, found, chosen)
     if as_json:
         typer.echo(to_json({**circumstances(chosen), "rows": found}))
 
 
-def _rows(subject: Subject, device: str, quiet: bool) -> Iterator[dict[str, Any]]:
+def _refuse(
+    subject: Subject,
+    data: Path | None,
+    questions: Path | None,
+    asked: MechanismsAsked,
+    out: Path | None,
+    to: Path | None,
+) -> None:
+    """Options that would have no effect, before anything is measured."""
+    if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):
+        raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
+    if questions and subject != Subject.VECTORS:
+        raise InputError(f"`bench {subject}` asks no questions", "leave --questions out")
+    if subject != Subject.ATTENTION and (asked.anything or to is not None):
+        raise InputError(
+            f"`bench {subject}` measures no mechanisms", "use `bench attention`, or leave their options out"
+        )
+    if asked.resume and out is None:
+        raise InputError("--resume has nothing to go on with", "name the file with --out")
+    if to is not None:
+        from regard.views.figure import check_format
+
+        if asked.on is not None:
+            raise InputError("--to draws curves by length and --on measures none", "leave one of them out")
+        check_format(to)
+
+
+def _draw(to: Path, found: list[dict[str, Any]], device: str) -> None:
+    from regard.bench.timing import circumstances
+    from regard.views.figure import draw_to
+    from regard.views.growth import draw_growth
+
+    draw_to(to, lambda: draw_growth(found, "Attention by length", str(circumstances(device)["device"])))
+
+
+def _rows(
+    subject: Subject, device: str, asked: MechanismsAsked, kept: list[dict[str, Any]], quiet: bool
+) -> Iterator[dict[str, Any]]:
     """The figures of a subject, as they come; a peer that is not installed is named."""
     from regard.bench import attention, decoding, families, training, training_on_gpu
     from regard.bench.timing import installed
@@ -77,7 +138,8 @@ def _rows(subject: Subject, device: str, quiet: bool) -> Iterator[dict[str, Any]
 
     if subject == Subject.ATTENTION:
         keep_freed_memory()  # contestants of the other subjects have processes of their own
-        return attention.rows(device)
+        mechanisms = asked.rows(device, kept)
+        return mechanisms if asked.anything else chain(attention.rows(device), mechanisms)
     trained = training_on_gpu if device == "cuda" else training
     peers, rows = {
         Subject.TRAIN: (trained.PEERS, trained.rows),
@@ -100,9 +162,21 @@ def _text_rows(subject: Subject, data: Path | None, questions: Path | None) -> I
     return vectors.rows(data, questions) if subject == Subject.VECTORS else None
 
 
+def _line(row: dict[str, Any]) -> str:
+    """A row for people."""
+    name = f"{row['contestant']}, {row['precision']}" if "precision" in row else row["contestant"]
+    if "tokens" in row:
+        name = f"{name}, {row['tokens']:,} tokens"
+    ratio = f"  ×{row['ratio']:.2f}" if "ratio" in row else ""
+    return f"{row['what']:<88} {name:<48} {_figure(row)}{ratio}"
+
+
 def _figure(row: dict[str, Any]) -> str:
     if "figure" in row:
         return f"{row['figure']:>20}"
     if "tokens_per_second" in row:
         return f"{row['tokens_per_second']:>10,.0f} tokens/s{'*' if row['faster'] else ' '}"
-    return f"{row['milliseconds']:>10.2f} ms" if "milliseconds" in row else f"{row['extra_peak_bytes']:>10,} B"
+    if "milliseconds" not in row:
+        return f"{row['extra_peak_bytes']:>10,} B"
+    held = f"  {row['peak_bytes'] / 1e6:>9,.1f} MB" if "tokens" in row and "peak_bytes" in row else ""
+    return f"{row['milliseconds']:>10.2f} ms{held}"

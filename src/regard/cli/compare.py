@@ -9,7 +9,7 @@ import typer
 
 from regard.cli import compare_ablations
 from regard.cli.look import refuse_existing
-from regard.cli.options import Device, Quiet
+from regard.cli.options import Device, Plugin, Quiet
 from regard.cli.output import to_json
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def recipes(
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Train recipes of one task, or one with several values of a key, and compare them on held-out data.
 
@@ -104,6 +105,7 @@ def rates(
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Train rungs of the ladder at several learning rates and say which is best: what the ladder's own come from.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.options import Quiet
+from regard.cli.options import Plugin, Quiet
 from regard.cli.output import to_json
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def ablations(
     ] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object when it is done.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Take a Transformer's parts away, one at a time, and show the number each removal is known for.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.options import Plugin
 from regard.errors import FileError
 
 
@@ -20,6 +21,7 @@ def convert(
     source: Annotated[Path, typer.Argument(help="A model folder, Regard's or Hugging Face's, or llama2.c's .bin.")],
     destination: Annotated[Path, typer.Argument(help="The folder to write; it must be new or empty.")],
     to: Annotated[Target, typer.Option(help="Whose files to write.")] = Target.REGARD,
+    plugin: Plugin = None,
 ) -> None:
     """Read a model from one kind of folder and write it as another.
 

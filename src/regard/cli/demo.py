@@ -33,9 +33,9 @@ def demo(
     Example: `regard demo`
     """
     from regard.errors import ConfigError
+    from regard.tasks.pairs import open_corpus
     from regard.tasks.recipe import read_recipe
     from regard.tasks.task import held_out
-    from regard.tasks.translation import open_corpus
     from regard.views.look import draw_seen
 
     begun = perf_counter()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Precision, Quiet, where
+from regard.cli.options import Device, Plugin, Precision, Quiet, where
 from regard.cli.output import to_json
 from regard.errors import InputError, RegardError
 
@@ -22,7 +22,7 @@ def evaluate(
     data: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="A file of examples, or SOURCE TARGET; if absent the recipe's test data, or else what it validates on."
+            help="Of examples, or SOURCE TARGET; the recipe's test data, or what it validates on, if absent."
         ),
     ] = None,
     examples: Annotated[
@@ -41,6 +41,7 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Measure a model on data it has not seen.
 
@@ -73,8 +74,8 @@ def evaluate(
         typer.echo(f"windows of {reading['window']} tokens, stride {reading['stride']}")
     for metric, value in metrics.items():
         typer.echo(f"{metric}  {value:.2f}" if metric in ("bleu", "chrf") else f"{metric}  {value:.4f}")
-    for counted, accuracy in simple.items():
-        typer.echo(f"{counted.replace('_', ' ')}, fitted to the same training texts: accuracy  {accuracy:.4f}")
+    for accuracy in simple.values():
+        typer.echo(f"a bag of n-grams, fitted to the same training texts: accuracy  {accuracy:.4f}")
     if "bleu" in metrics:
         typer.echo(f"BLEU is {signature(task.options.bleu)}")
 

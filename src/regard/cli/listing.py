@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.options import Plugin
 from regard.cli.output import to_json
 from regard.errors import InputError, choose
 
@@ -14,6 +15,7 @@ class Kind(StrEnum):
 
     RECIPES = "recipes"
     CORPORA = "corpora"
+    MECHANISMS = "mechanisms"
     SIMILARITIES = "similarities"
     FAMILIES = "families"
     KEYS = "keys"
@@ -23,6 +25,7 @@ def list_names(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     table: Annotated[str | None, typer.Argument(help="With `keys`: one table of a recipe, such as training.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """List what there is to choose from; `keys` are those of a recipe, with their types, defaults and meanings.
 
@@ -43,9 +46,11 @@ def list_names(
 
 
 def _list_keys(table: str | None, as_json: bool) -> None:
+    from regard.plugins import load_plugins
     from regard.tasks.keys import keys
     from regard.tasks.recipe import tables
 
+    load_plugins()
     if table is not None and table not in tables():
         raise InputError(f"a recipe has no table {table!r}", choose(table, tables()))
     found = keys(table)
@@ -61,12 +66,15 @@ def _list_keys(table: str | None, as_json: bool) -> None:
 
 def _names(kind: Kind) -> dict[str, str]:
     """Name and one line of description, taken from the thing itself."""
+    from regard.plugins import load_plugins
+
+    load_plugins()
     if kind is Kind.RECIPES:
         from regard.tasks.recipe import shipped
 
         return shipped()
     if kind is Kind.CORPORA:
-        import regard.data  # noqa: F401  (fills the table)
+        import regard.data
         from regard.data.corpus import CORPORA
 
         return {name: _first_line(CORPORA[name]) for name in sorted(CORPORA)}
@@ -74,6 +82,11 @@ def _names(kind: Kind) -> dict[str, str]:
         from regard.models.families import FAMILIES
 
         return {name: f"{family.paper}: {', '.join(family.sizes)}" for name, family in FAMILIES.items()}
+    if kind is Kind.MECHANISMS:
+        import regard.blocks.config  # noqa: F401  (fills the table)
+        from regard.attention.mechanism import MECHANISMS
+
+        return {name: f"{_first_line(shape)} {shape.abilities.words}" for name, shape in MECHANISMS.items()}
     from regard.attention.similarity import SIMILARITIES
 
     return {name: _first_line(type(make(2))) for name, make in SIMILARITIES.items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Precision, where
+from regard.cli.options import Device, Plugin, Precision, where
 from regard.cli.output import to_json
 from regard.errors import FileError, InputError
 
@@ -102,6 +102,7 @@ def look(
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Numbers = False,
+    plugin: Plugin = None,
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 

@@ -11,6 +11,25 @@ if TYPE_CHECKING:
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr; errors alone.")]
 
 
+def _load(paths: list[str] | None) -> list[str] | None:
+    from regard.plugins import load_plugin
+
+    for path in paths or []:
+        load_plugin(path)
+    return paths
+
+
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        callback=_load,
+        is_eager=True,
+        help="A Python file of yours that registers parts, such as a mechanism. May be repeated.",
+    ),
+]
+"""Loaded while the command line is read, before anything asks for what it registers; a verb does nothing with it."""
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda; auto: a GPU where there is one.")]
 Precision = Annotated[
     str, typer.Option("--precision", help="auto, float32 or bfloat16; auto: that of the file's weights.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Precision, decoding
+from regard.cli.options import Device, Plugin, Precision, decoding
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def run(
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Do what the model is for: a translator translates, a language model goes on, a classifier gives labels.
 

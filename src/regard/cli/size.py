@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.options import Plugin
 from regard.cli.output import to_json
 from regard.errors import InputError, choose
 from regard.files import read_json
@@ -27,6 +28,7 @@ def size(
         int | None, typer.Option(min=1, help="Tokens of a text; as many as the model is made for if absent.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Say what a model takes: parameters, memory to run and to train it, work for a token.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from regard.cli.options import Quiet
+from regard.cli.options import Plugin, Quiet
 from regard.cli.output import to_json
 from regard.errors import InputError
 
@@ -79,6 +79,7 @@ def train(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda: sets training.device.")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, float32 or bfloat16: sets training.precision.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object when it is done.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """Train a model from a recipe, on its data or on yours.
 

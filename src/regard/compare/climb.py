@@ -16,12 +16,14 @@ from typing import Any, Protocol
 from regard.api.loading import read_model
 from regard.api.model import Model
 from regard.api.training import train
+from regard.devices import usable_device
 from regard.errors import FileError, InputError, NotFiniteError
 from regard.files import read_json, write_json
 from regard.layers.linear import parameter_count
 from regard.tasks.recipe import Recipe
 from regard.training.interrupt import Interrupt, Stopped
 from regard.training.journal import read_metrics
+from regard.training.peak_memory import begin_peak, peak
 from regard.training.reports import Listener, Report, Silent
 
 MEASURED = "measured.json"
@@ -112,7 +114,8 @@ class Climb:
         """Of one entry, trained where it is not yet: what that took (`training`) and these measurements."""
         folder = self.folder / entry.name
         kept = _kept(folder, entry.recipe)
-        if any(name not in kept for name in ("training", *measures)):
+        diverged = kept.get("training", {}).get("diverged")
+        if any(name not in kept for name in ("training", *measures)) and not diverged:
             self.listener.begin(entry)
         if "training" not in kept:
             kept = {"recipe": entry.recipe.tables(), "training": self._trained(entry, folder)}
@@ -134,6 +137,8 @@ class Climb:
     def _trained(self, entry: Entry, folder: Path) -> dict[str, Any]:
         """Train it, from its last state where there is one; what that took."""
         tally = Tally(self.listener, folder / "state" / "spent.json")
+        device = usable_device(entry.recipe.training.device)
+        known = begin_peak(device) is not None
         try:
             model = train(entry.recipe, folder, resume=True, listener=tally, interrupt=self.interrupt)
         except NotFiniteError as error:
@@ -141,7 +146,7 @@ class Climb:
                 raise
             return {"steps": tally.steps, "diverged": error.problem, **tally.totals(tally.steps)}
         finally:
-            tally.keep()
+            tally.keep(peak(device) if known else None)
         lines = read_metrics(folder)
         losses = [line["validation_loss"] for line in lines if "validation_loss" in line]
         return {
@@ -175,6 +180,7 @@ class Tally:
         before = read_json(path, "remove it") if path.is_file() else {}
         self.steps, self.tokens = int(before.get("steps", 0)), int(before.get("tokens", 0))
         self.seconds = float(before.get("seconds", 0.0))
+        self.peak_bytes: int | None = before.get("peak_bytes")
 
     def __call__(self, report: Report) -> None:
         self.steps += 1
@@ -185,16 +191,19 @@ class Tally:
     def say(self, sentence: str) -> None:
         self.listener.say(sentence)
 
-    def keep(self) -> None:
-        """For the call that goes on."""
+    def keep(self, peak_bytes: int | None) -> None:
+        """For the call that goes on; `peak_bytes` is the most memory of this one."""
+        self.peak_bytes = max((one for one in (self.peak_bytes, peak_bytes) if one is not None), default=None)
         if self.steps and self.path.parent.is_dir():
-            write_json(self.path, {"steps": self.steps, "tokens": self.tokens, "seconds": self.seconds})
+            spent = {"steps": self.steps, "tokens": self.tokens, "seconds": self.seconds}
+            write_json(self.path, spent | {"peak_bytes": self.peak_bytes})
 
     def totals(self, steps: int) -> dict[str, Any]:
-        """Tokens and seconds of so many steps; where some were not counted, by the mean of those that were."""
+        """Tokens, seconds and memory of so many steps; where some were not counted, by the mean of those that were."""
         share = steps / self.steps if self.steps else 0.0
         known = self.steps > 0
         return {
             "tokens": round(self.tokens * share) if known else None,
             "seconds": round(self.seconds * share, 3) if known else None,
+            "peak_bytes": self.peak_bytes,
         }

@@ -22,8 +22,8 @@ from regard.compare.speed import seconds_per_token
 from regard.data.corpus import Pair
 from regard.data.objectives import SourceToTarget
 from regard.devices import device_in_words
+from regard.tasks.pairs import open_corpus
 from regard.tasks.task import held_out
-from regard.tasks.translation import open_corpus
 
 DISTANCES = (2, 4, 8, 16, 30, 50, 70, 100, 130, 160, 200)
 """Tokens that are read and written from a source token to the one that needs it."""

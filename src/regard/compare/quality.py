@@ -13,7 +13,8 @@ import torch
 from regard.api.model import Model
 from regard.data.batching import IGNORED
 from regard.data.corpus import Pair, Split
-from regard.tasks.translation import objective, open_corpus
+from regard.tasks.pairs import open_corpus
+from regard.tasks.translation import objective
 
 
 def held_out_pairs(model: Model, most: int) -> list[Pair]:

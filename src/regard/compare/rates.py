@@ -11,8 +11,8 @@ from typing import Any
 from regard.api.model import Model
 from regard.compare import rungs
 from regard.compare.climb import Climb, ClimbListener, Entry
+from regard.tasks.pairs import open_corpus
 from regard.tasks.task import held_out
-from regard.tasks.translation import open_corpus
 from regard.training.interrupt import Interrupt
 
 

@@ -16,7 +16,7 @@ from regard.tasks.recipe import read_recipe
 from regard.tasks.task import task_of
 from regard.training.journal import read_metrics
 
-MOST = 8
+MOST = 12
 """What one figure can tell apart."""
 _AWKWARD = re.compile(r"[^\w.=+-]+")
 
@@ -114,13 +114,29 @@ def contestants(names: Sequence[str], over: Sequence[str], seeds: int, changes: 
 def _values(over: str) -> list[str]:
     """`a.b=c,d` as the changes `a.b=c` and `a.b=d`."""
     key, equals, text = over.partition("=")
-    values = [value.strip() for value in text.split(",") if value.strip()]
+    values = [value for value in _parted(text) if value]
     if not equals or not key.strip():
         raise InputError(f"{over!r} names no key to compare values of", "write it as table.key=value,value")
     if len(values) < 2:
         count = "one value" if values else "no value"
         raise InputError(f"{over!r} has {count}, which is compared with nothing", f"give several: {key}=A,B")
     return [f"{key.strip()}={value}" for value in values]
+
+
+def _parted(text: str) -> list[str]:
+    """Values between commas; those inside brackets, as a mechanism with options has them, part nothing.
+
+    >>> _parted('exact, {name = "longformer", window = 64}')
+    ['exact', '{name = "longformer", window = 64}']
+    """
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "{[") - (character in "}]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def _refuse(names: Sequence[str], found: Sequence[Contestant]) -> None:
@@ -159,8 +175,8 @@ def compare(given: Sequence[Contestant], climbing: Climb) -> Comparison:
         took = [found[one.entry.name]["training"] for one in runs]
         metrics |= dict.fromkeys(held[0])
         figures = {key: Spread(tuple(float(one[key]) for one in held)) for key in held[0]}
-        for key in ("validation_loss", "parameters", "tokens_per_second", "seconds"):
-            values = tuple(float(one[key]) for one in took if one[key] is not None)
+        for key in ("validation_loss", "parameters", "tokens_per_second", "seconds", "peak_bytes"):
+            values = tuple(float(one[key]) for one in took if one.get(key) is not None)
             if values:
                 figures[key] = Spread(values)
         losses = _losses([climbing.folder / one.entry.name for one in runs])

@@ -78,8 +78,8 @@ def on_time(operations: Mapping[str, Mapping[int, int]], microseconds: Mapping[s
     times = {key: _ratio(one[last], one[first]) for key, one in microseconds.items()}
     waits = times["rnn"] >= GROWS and times["transformer"] <= FLAT
     took = (
-        f"a token takes {_times(times['rnn'])} as long in the RNN and {_times(times['transformer'])} as long in the "
-        f"Transformer"
+        f"a token takes {_times(times['rnn'])} as long in the RNN, {_times(times['attention'])} in "
+        f"{NAMES['attention']} and {_times(times['transformer'])} in the Transformer"
     )
     if not waits:
         took = f"the expected gap in time does not show: {took}"

@@ -1,5 +1,5 @@
 """Files and built-in corpora to pairs of texts. Importing this folder fills `regard.data.corpus.CORPORA`."""
 
-from regard.data import dates, numbers, synthetic
+from regard.data import dates, listops, numbers, recall, synthetic
 
-__all__ = ["dates", "numbers", "synthetic"]
+__all__ = ["dates", "listops", "numbers", "recall", "synthetic"]

@@ -215,6 +215,8 @@ def read_columns(path: Path, parts: tuple[str, ...], layout: Layout) -> Iterator
     first = next(rows)
     columns = dict(layout.columns) or {part: str(number) for number, part in enumerate(parts, start=1)}
     names = [name.strip() for name in first[1]]
+    if not layout.columns and len(names) != len(parts):
+        raise _other_width(path, first[0], len(names), len(parts), parts, layout.format)
     by_number = all(_is_number(column) for column in columns.values())
     if not by_number:
         _refuse_twice(path, names)
@@ -255,6 +257,11 @@ def _other_width(path: Path, number: int, found: int, width: int, parts: tuple[s
         )
     tabs = f"{found - 1} tabs, not {'one' if width == 2 else width - 1}"
     more = ", for instance with cut -f1,2" if found > width == 2 else ""
+    more = (
+        ", or give two files, source and target"
+        if (number, found) == (1, 1) and parts == ("source", "target")
+        else more
+    )
     return FileError(f"{path}, line {number} has {tabs}", f"write {_sentence(parts)} on each line{more}")
 
 

@@ -22,14 +22,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.multihead import Attend, Site
+from regard.attention.mechanism import LayerContext, Mechanism
+from regard.attention.multihead import Attend
 from regard.attention.similarity import ScaledDot, Similarity
+from regard.attention.slot import Site
+from regard.blocks.encoder import Encoder
 from regard.data.batching import Inputs
 from regard.decoding.engine import listeners
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
 from regard.inspection.torch_attention import as_given, unsupported
-from regard.inspection.trace import AttentionRecord, Forward, SequenceTrace
+from regard.inspection.trace import AnyRecord, AttentionRecord, Forward, MechanismRecord, SequenceTrace
 from regard.models.network import Network
 
 SHOWN = 3
@@ -50,6 +53,7 @@ class Recording:
         self.forwards: list[Forward] = []
         self._values = values  # kept only where the four steps are wanted: they cost as much as the keys
         self._open: Forward | None = None  # the one now running; None where a module is called by itself
+        self._memory: Tensor | None = None  # what the last encoder made
         self._grows = False  # whether a module called by itself goes on from its cache
 
     @property
@@ -75,6 +79,8 @@ class Recording:
 
     def entropy(self, layer: str, head: int | None = None, batch: int | None = None) -> Float[Tensor, "*heads rows"]:
         """How spread out every row is, `−Σ w log w` in nats: 0 looks at one key, log n at n alike. Tile by tile."""
+        if (name := self.mechanism(layer)) is not None:
+            raise InputError(f"the effective weights of {name} are no distribution", "ask for `seen.weights`")
         spread = [torch.special.entr(tile).sum(dim=-1) for tile in self.trace(layer, head, batch).tiles()]
         whole = torch.cat(spread, dim=1)
         return whole if head is None else whole[head]
@@ -92,7 +98,8 @@ class Recording:
         run, index = self.find(batch)
         path = run.trace(layer, index)
         if head is not None and not 0 <= head < path.heads:
-            raise InputError(f"layer {layer!r} has {path.heads} heads and no head {head}", f"use 0 to {path.heads - 1}")
+            many, those = ("1 head", "0") if path.heads == 1 else (f"{path.heads} heads", f"0 to {path.heads - 1}")
+            raise InputError(f"layer {layer!r} has {many} and no head {head}", f"use {those}")
         return path
 
     def find(self, batch: int | None) -> tuple[Forward, int]:
@@ -118,7 +125,7 @@ class Recording:
     def __repr__(self) -> str:
         if not self.forwards:
             return f"<{type(self).__name__}: nothing was seen yet>"
-        heads = sorted({calls[0].query.shape[1] for calls in self.forwards[-1].layers.values()})
+        heads = sorted({calls[0].heads for calls in self.forwards[-1].layers.values()})
         tokens = [self.only(batch).trace(self.layers[-1]) for batch in range(self.sequences)]
         lengths = ", ".join(str(len(trace.places())) for trace in tokens[:SHOWN])
         more = ", …" if len(tokens) > SHOWN else ""
@@ -138,7 +145,12 @@ class Recording:
         site = self._first(layer).site
         return site is not None and site.stack == "encoder"
 
-    def _first(self, layer: str) -> AttentionRecord:
+    def mechanism(self, layer: str) -> str | None:
+        """What attends in a layer by other weights than a softmax of scores; None where it is that."""
+        first = self._first(layer)
+        return type(first.mechanism).__name__ if isinstance(first, MechanismRecord) else None
+
+    def _first(self, layer: str) -> AnyRecord:
         known = self.forwards[-1].layers if self.forwards else {}
         if layer not in known:
             raise InputError(f"layer {layer!r} was not seen", choose(layer, known))
@@ -154,7 +166,7 @@ class Recording:
         if not self.watching:
             return
         memory, queries = given["memory"], given["query"].shape[2]
-        before = self._belongs(layer, memory.keys, queries, site)
+        before = self._belongs(layer, memory.tokens, queries, site, memory.keys.data_ptr())
         cross = site.kind == "cross" if site is not None else before is None and queries != memory.tokens
         new = [memory.keys, memory.values] if self._values else [memory.keys]
         if before is not None:
@@ -174,9 +186,26 @@ class Recording:
             )
         )
 
-    def _belongs(self, layer: str, held: Tensor, queries: int, site: Site | None) -> AttentionRecord | None:
+    def record_mechanism(self, layer: str, mechanism: Mechanism, inputs: Tensor, context: LayerContext) -> None:
+        """Keep what one call of a mechanism was given that has no weights to be recorded."""
+        if not self.watching:
+            return
+        site, cross, queries = mechanism.slot.site, mechanism.slot.cross, inputs.shape[1]
+        memory = self._memory if cross else None
+        if cross and memory is None:
+            raise InputError(f"the memory of layer {layer!r} was not seen", "watch the whole network")
+        keys = context.past + queries if memory is None else memory.shape[1]
+        self._belongs(layer, keys, queries, site)
+        record = MechanismRecord(mechanism, inputs.detach(), context, keys, site, cross, memory)
+        self.forwards[-1].layers.setdefault(layer, []).append(record)
+
+    def encoded(self, memory: Tensor) -> None:
+        """An encoder has read a source."""
+        if self.watching:
+            self._memory = memory.detach()
+
+    def _belongs(self, layer: str, keys: int, queries: int, site: Site | None, address: int = 0) -> AnyRecord | None:
         """The call of this layer that this one goes on from, in the forward it belongs to; that may be a new one."""
-        keys = held.shape[2]
         if self._open is not None and self._open not in self.forwards:
             self.forwards.append(self._open)
         elif not self.forwards or (self._open is None and self.forwards[-1].closed):
@@ -186,7 +215,7 @@ class Recording:
         if calls is None:
             return None
         grown = keys > queries and calls[-1].keys == keys - queries  # from a cache, by these queries
-        same = site is not None and calls[0].new_keys.data_ptr() == held.data_ptr()  # steps that read one memory
+        same = site is not None and calls[0].address == address  # steps that read one memory
         if grown or (calls[0].cross and (self._open is not None or self._grows or same)):
             self._grows = self._grows or grown
             return calls[-1]
@@ -248,6 +277,10 @@ def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
     for name, part in module.named_modules():
         if isinstance(part, Attend | nn.MultiheadAttention):
             handles.append(part.register_forward_pre_hook(_recorder(seen, name), with_kwargs=True))
+        elif isinstance(part, Mechanism) and not _attends(part):
+            handles.append(part.register_forward_pre_hook(_mechanism_recorder(seen, name), with_kwargs=True))
+        elif isinstance(part, Encoder):
+            handles.append(part.register_forward_hook(lambda _, args, out: seen.encoded(out)))
         elif isinstance(part, Network):
             handles.append(part.register_forward_pre_hook(_reader(seen), with_kwargs=True))
             handles.append(part.register_forward_hook(lambda *_: seen.closed(), always_call=True))
@@ -263,7 +296,7 @@ def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
 
 def check_watchable(module: nn.Module) -> None:
     """Refuse a module of which nothing, or not everything, would be seen."""
-    parts = [part for part in module.modules() if isinstance(part, Attend | nn.MultiheadAttention)]
+    parts = [part for part in module.modules() if isinstance(part, Attend | nn.MultiheadAttention | Mechanism)]
     if not parts:
         raise InputError(
             f"{type(module).__name__} has no attention that can be watched",
@@ -275,6 +308,11 @@ def check_watchable(module: nn.Module) -> None:
                 f"a torch.nn.MultiheadAttention of {type(module).__name__} cannot be watched: {reason}",
                 "build it without that",
             )
+
+
+def _attends(mechanism: Mechanism) -> bool:
+    """Whether its weights are those of a call of `attend`, which is recorded itself."""
+    return any(isinstance(part, Attend) for part in mechanism.modules())
 
 
 def _as_written() -> AbstractContextManager[object]:
@@ -313,5 +351,14 @@ def _recorder(seen: Recording, path: str) -> Any:
         given = {"mask": None, "bias": None} | dict(zip(("query", "memory", "mask", "bias"), args, strict=False))
         layer = layer_name(path) if module.site is None else str(module.site)
         seen.record(layer, module.similarity, given | options, module.site)
+
+    return record
+
+
+def _mechanism_recorder(seen: Recording, path: str) -> Any:
+    def record(module: Mechanism, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        given = dict(zip(("inputs", "state", "context"), args, strict=False)) | options
+        layer = layer_name(path) if module.slot.site is None else str(module.slot.site)
+        seen.record_mechanism(layer, module, given["inputs"], given["context"])
 
     return record

@@ -32,7 +32,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.mechanism import Mechanism
+from regard.attention.multihead import HeadAttention
 from regard.blocks.decoder import DecoderLayer
 from regard.blocks.encoder import EncoderLayer
 from regard.data.batching import Inputs, Padded
@@ -111,6 +112,8 @@ def word_in_sentences(module: Network, tokenizer: Tokenizer, sentences: Sequence
         )
     causal = not hasattr(module, "encoder")
     name = "decoder" if causal else "encoder"
+    if not _layers(module, name):
+        raise InputError(f"{module.config.words} has no layers of attention that move a word", "use a Transformer")
     places = [find_word(sentence, word, number) for number, sentence in enumerate(sentences, start=1)]
     found = [
         _follow(module, name, _Reading.of(module, tokenizer, sentence, spans))
@@ -199,7 +202,7 @@ def _special_tokens(module: Network, tokenizer: Tokenizer) -> tuple[list[int], l
 
 
 def _layers(module: Network, name: str) -> list[EncoderLayer | DecoderLayer]:
-    stack = module.get_submodule(f"{name}.layers")
+    stack = getattr(getattr(module, name, None), "layers", nn.ModuleList())
     return [layer for layer in stack.children() if isinstance(layer, EncoderLayer | DecoderLayer)]
 
 
@@ -241,7 +244,7 @@ def _follow(module: Network, name: str, reading: _Reading) -> InSentence:
     vectors = [hidden.embedding[0][places].mean(dim=0), *(after[places].mean(dim=0) for after in hidden.after)]
     change, moved, bias = [], [], []
     for index, layer in enumerate(layers):
-        attention = layer.self_attention
+        attention = _exact(layer.self_attention)
         delta = (hidden.after[index] - hidden.before[index])[places].mean(dim=0).double()
         direction = delta / delta.norm().clamp(min=1e-30)
         sent = contributions(seen, f"{name}.{index}.self", attention, places).double() @ direction
@@ -261,12 +264,22 @@ def _follow(module: Network, name: str, reading: _Reading) -> InSentence:
     )
 
 
+def _exact(attention: Mechanism) -> HeadAttention:
+    """The attention, if its values are carried by weights that were seen."""
+    if not isinstance(attention, HeadAttention):
+        raise InputError(
+            f"{type(attention).__name__} does not say which token carried what",
+            "ask a model with exact attention; pictures of its attention show its effective weights",
+        )
+    return attention
+
+
 def contributions(
-    seen: Recording, layer: str, attention: MultiHeadAttention, rows: Sequence[int], batch: int | None = None
+    seen: Recording, layer: str, attention: HeadAttention, rows: Sequence[int], batch: int | None = None
 ) -> Float[Tensor, "keys width"]:
     """What each token sends to the mean of these rows: `Σ_h α_ij^h W_O^h v_j^h`; with the bias they are its output."""
     path = seen.trace(layer, batch=batch)
-    if path.calls[0].new_values is None:
+    if path.exact[0].new_values is None:
         raise InputError("the values were not kept", "watch with `values=True` to see what attention carries")
     weights = path.weights(list(rows)).mean(dim=1)
     values = path.joined("new_values")[0, :, path.real_keys()]

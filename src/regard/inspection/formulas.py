@@ -13,7 +13,16 @@ from torch import Tensor
 from regard.attention.bias import Bias
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Grid, Mask
-from regard.attention.similarity import Additive, AdditiveOfMapped, Cosine, Dot, General, ScaledDot, Similarity
+from regard.attention.similarity import (
+    Additive,
+    AdditiveOfMapped,
+    Cosine,
+    Dot,
+    General,
+    ScaledDot,
+    Similarity,
+    Softcapped,
+)
 
 
 def _additive(similarity: Additive, query: Tensor, key: Tensor) -> Tensor:
@@ -29,13 +38,20 @@ def _additive_of_mapped(similarity: AdditiveOfMapped, query: Tensor, key: Tensor
 
 FORMULAS: dict[type[Similarity], Callable[..., Tensor]] = {
     Dot: lambda _, query, key: torch.einsum("qd,kd->qk", query, key),
-    ScaledDot: lambda _, query, key: torch.einsum("qd,kd->qk", query, key) / math.sqrt(query.shape[-1]),
+    ScaledDot: lambda similarity, query, key: (
+        torch.einsum("qd,kd->qk", query, key)
+        * (1 / math.sqrt(query.shape[-1]) if similarity.scale is None else similarity.scale)
+    ),
     Cosine: lambda _, query, key: (
         torch.einsum("qd,kd->qk", query, key) / torch.outer(query.square().sum(-1).sqrt(), key.square().sum(-1).sqrt())
     ),
     General: lambda similarity, query, key: torch.einsum("qd,de,ke->qk", query, similarity.matrix.double(), key),
     Additive: _additive,
     AdditiveOfMapped: _additive_of_mapped,
+    Softcapped: lambda similarity, query, key: (
+        similarity.cap
+        * (FORMULAS[type(similarity.similarity)](similarity.similarity, query, key) / similarity.cap).tanh()
+    ),
 }
 """A new similarity adds its formula here; the law `meaning` refuses to pass without one."""
 

@@ -13,7 +13,10 @@ from regard.inspection.capture import Recording
 
 
 class Pieces(NamedTuple):
-    """A query, the keys and values it met, and every number in between; keys it could not have met are left out."""
+    """A query, the keys and values it met, and every number in between; keys it could not have met are left out.
+
+    Of a similarity that is a dot product of something else, such as the cosine, query and keys are what is multiplied.
+    """
 
     query: Float[Tensor, "head_width"]
     key: Float[Tensor, "keys head_width"]
@@ -24,6 +27,8 @@ class Pieces(NamedTuple):
     weights: Float[Tensor, "keys"]
     values: Float[Tensor, "keys value_width"]
     output: Float[Tensor, "value_width"]
+    dotted: bool
+    """Whether `raw` is the dot product of query and key."""
 
 
 @torch.no_grad()
@@ -43,8 +48,8 @@ def four_steps(seen: Recording, layer: str, head: int, row: int, batch: int | No
     if dotted is None:
         raw, scale = call.similarity.scores(one, many).flatten(), 1.0
     else:
-        scale = dotted[2]
-        raw = (dotted[0] @ dotted[1].transpose(-2, -1)).flatten()
+        one, many, scale = dotted
+        raw = (one @ many.transpose(-2, -1)).flatten()
     shape = (1, path.heads, call.query.shape[2], call.keys)
     grid = Grid.of(shape, query.device, torch.tensor([place], device=query.device))
     bias, allowed = torch.zeros_like(raw), torch.ones_like(raw, dtype=torch.bool)
@@ -56,8 +61,8 @@ def four_steps(seen: Recording, layer: str, head: int, row: int, batch: int | No
         allowed = mask.allowed(grid).expand(1, path.heads, 1, call.keys)[0, head, 0]
     weights = seen.weights(layer, head, rows=[row], batch=batch)[0][: real.stop - real.start]
     return Pieces(
-        query,
-        key[real],
+        one.flatten(),
+        many[0, 0, real],
         raw[real],
         scale,
         bias[real],
@@ -65,4 +70,5 @@ def four_steps(seen: Recording, layer: str, head: int, row: int, batch: int | No
         weights,
         values[real],
         output=weights @ values[real],
+        dotted=dotted is not None,
     )

@@ -1,5 +1,6 @@
 """The laws a correct model obeys, each a function that takes a model and returns the measured departure from it.
 
+    lengths        texts of any length, one token among them, give finite logits and gradients
     padding        what stands in the padding never changes a real token
     batching       a sequence's logits do not depend on what stands beside it
     causality      a later token never changes an earlier one's logits
@@ -42,8 +43,8 @@ from regard.training.trainable import TokenPrediction, Trainable
 from regard.training.updater import backward
 
 ROUNDING = 1e-5
-LENGTHS = (7, 3, 5, 2)
-SOURCE_LENGTHS = (3, 8, 2, 5)
+LENGTHS = (7, 3, 5, 1)
+SOURCE_LENGTHS = (3, 8, 1, 5)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,19 @@ class Law:
         return not (self.decoders_only and not model.config.decodes) and not (
             self.by_loss and model.config.outputs == "none"
         )
+
+
+def lengths(model: Network) -> float:
+    """Infinity where a text of 1 to 11 tokens has a logit or a gradient that is not finite, else 0."""
+    found: list[Tensor] = []
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with _evaluating(model):
+        for length in range(1, 12):
+            [sequence], [source] = _sequences(model, (length,)), _sequences(model, (12 - length,))
+            logits = model(_one(model, sequence, source))
+            gradients = torch.autograd.grad(logits.square().mean(), weights, allow_unused=True)
+            found += [logits, *(one for one in gradients if one is not None)]
+    return 0.0 if all(bool(torch.isfinite(one).all()) for one in found) else float("inf")
 
 
 def padding(model: Network) -> float:
@@ -225,6 +239,7 @@ LAWS = tuple(
         law.__name__, (law.__doc__ or "").strip(), law, tolerance, decoders_only=law in WRITING, by_loss=law in TRAINING
     )
     for law, tolerance in (
+        (lengths, 0.0),
         (padding, ROUNDING),
         (batching, ROUNDING),
         (causality, ROUNDING),

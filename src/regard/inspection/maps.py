@@ -88,6 +88,8 @@ def attention_map(seen: Recording, layer: str, tokenizer: Tokenizer, head: int |
     """One layer's map, all heads or one, with its tokens named."""
     maps = seen.weights(layer) if head is None else seen.weights(layer, head)[None]
     title = layer if head is None else f"{layer}, head {head}"
+    if (name := seen.mechanism(layer)) is not None:
+        title += f", effective weights of {name}"
     return AttentionMap(maps.float().cpu().numpy(), *labels(seen, layer, tokenizer), title)
 
 

@@ -4,6 +4,7 @@ A row of weights is one softmax over `q_i · Kᵀ`, computed when it is asked fo
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,15 +14,19 @@ from torch import Tensor, nn
 
 from regard.attention.bias import Bias
 from regard.attention.core import weights
-from regard.attention.mask import Mask, Padding
-from regard.attention.multihead import Site
+from regard.attention.mask import Causal, Mask, Padding
+from regard.attention.mechanism import LayerContext, Mechanism
+from regard.attention.rotary import Rotation
 from regard.attention.similarity import Similarity
+from regard.attention.slot import Site
 from regard.data.batching import Inputs
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
 
 TILE = 4_000_000
 """Weights computed at a time when all rows are asked for."""
+LARGEST = 2**26
+"""Weights of the largest map of a mechanism that makes it as a whole: 4 heads over 4,096 tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,25 @@ class AttentionRecord:
     """Whether the keys are another sequence than the queries."""
     new_values: Float[Tensor, "rows kv_heads new_keys value_width"] | None = None
 
+    @property
+    def batch(self) -> int:
+        """How many rows it had."""
+        return self.query.shape[0]
+
+    @property
+    def heads(self) -> int:
+        return self.query.shape[1]
+
+    @property
+    def queries(self) -> int:
+        """How many tokens attended."""
+        return self.query.shape[2]
+
+    @property
+    def address(self) -> int:
+        """Where its keys stand in memory: steps that read one memory have one address."""
+        return self.new_keys.data_ptr()
+
     def rows(self, row: int, places: list[int], keys: Tensor) -> Float[Tensor, "heads places keys"]:
         """The weights of some of this call's queries in one row of its batch, over all keys up to now."""
         at = torch.tensor([row], device=keys.device)
@@ -55,11 +79,47 @@ class AttentionRecord:
         )[0]
 
 
+@dataclass(frozen=True, eq=False)
+class MechanismRecord:
+    """One call of a mechanism that has no weights to be kept: its inputs, of which the mechanism makes its map."""
+
+    mechanism: Mechanism
+    inputs: Float[Tensor, "rows queries width"]
+    context: LayerContext
+    keys: int
+    site: Site | None
+    cross: bool
+    memory: Float[Tensor, "batch keys width"] | None = None
+    address: int = 0
+
+    @property
+    def batch(self) -> int:
+        """How many rows it had."""
+        return self.inputs.shape[0]
+
+    @property
+    def heads(self) -> int:
+        return self.mechanism.slot.heads
+
+    @property
+    def queries(self) -> int:
+        """How many tokens attended."""
+        return self.inputs.shape[1]
+
+    @property
+    def mask(self) -> Mask | None:
+        """Who was allowed to see whom."""
+        return self.context.mask
+
+
+AnyRecord = AttentionRecord | MechanismRecord
+
+
 @dataclass(eq=False)
 class Forward:
     """One pass of a batch through the model, decoding steps included."""
 
-    layers: dict[str, list[AttentionRecord]] = field(default_factory=dict)
+    layers: dict[str, list[AnyRecord]] = field(default_factory=dict)
     inputs: Inputs | None = None
     outcome: list[Hypothesis] | None = None
     begun: dict[str, int] = field(default_factory=dict)
@@ -71,7 +131,7 @@ class Forward:
         """How many sequences the batch has."""
         if self.outcome is not None:
             return len(self.outcome)
-        return next(iter(self.layers.values()))[0].query.shape[0]
+        return next(iter(self.layers.values()))[0].batch
 
     def trace(self, layer: str, sequence: int) -> "SequenceTrace":
         """One sequence's way through a layer: a prompt keeps its place in the batch, decoding goes by the outcome."""
@@ -80,21 +140,21 @@ class Forward:
         calls = self.layers[layer]
         site = calls[0].site
         if self.inputs is None or site is None or site.stack != "decoder":
-            return SequenceTrace(calls, [sequence] * len(calls))
+            return _trace(calls, [sequence] * len(calls), None, sequence)
         columns, length = self.inputs.tokens.ids.shape[1], int(self.inputs.tokens.lengths[sequence])
         left = slice(columns - length, None)
         if self.outcome is None:
             text = left if self.inputs.tokens.side == "left" else slice(0, length)
-            return SequenceTrace(calls, [sequence] * len(calls), text)
+            return _trace(calls, [sequence] * len(calls), text, sequence)
         rows = [sequence] * self.begun.get(layer, 0)
         stepped, taken = self.outcome[sequence].rows, 0
         for call in calls[len(rows) :]:
             if taken < len(stepped):
                 rows.append(stepped[taken])
-                taken += call.query.shape[2]
+                taken += call.queries
         if taken < len(stepped):
             raise InputError("the text began before it was watched", "begin it inside the `with` block")
-        return SequenceTrace(calls[: len(rows)], rows, left)  # decoding pads its prompts on the left
+        return _trace(calls[: len(rows)], rows, left, sequence)  # decoding pads its prompts on the left
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,19 +163,31 @@ class SequenceTrace:
     tokens, where that is known: the others are padding.
     """
 
-    calls: list[AttentionRecord]
+    calls: Sequence[AnyRecord]
     rows: list[int]
     text: slice | None = None
 
     @property
     def heads(self) -> int:
         """How many heads the layer has."""
-        return self.calls[0].query.shape[1]
+        return self.calls[0].heads
+
+    @property
+    def exact(self) -> Sequence[AttentionRecord]:
+        """The calls, whose queries and keys were kept."""
+        found = [call for call in self.calls if isinstance(call, AttentionRecord)]
+        if len(found) < len(self.calls):
+            name = type(self.calls[0].mechanism).__name__ if isinstance(self.calls[0], MechanismRecord) else ""
+            raise InputError(
+                f"{name} has no scores, keys and values that its weights come from",
+                "ask for its effective weights: `seen.weights`, `regard look` without --steps",
+            )
+        return found
 
     @torch.no_grad()
     def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
         """The weights of these rows, all if None; keys a row could not see yet are 0."""
-        keys = self.joined("new_keys")
+        keys, calls = self.joined("new_keys"), self.exact
         places = self.places()
         chosen = places if rows is None else [_pick(places, row) for row in rows]
         wanted: dict[int, dict[int, None]] = {}  # of each call, the queries asked for, in order and once
@@ -123,7 +195,7 @@ class SequenceTrace:
             wanted.setdefault(index, {})[place] = None
         found: dict[tuple[int, int], Tensor] = {}
         for index, asked in wanted.items():
-            call = self.calls[index]
+            call = calls[index]
             maps = call.rows(self.rows[index], list(asked), keys)
             maps = nn.functional.pad(maps, (0, keys.shape[2] - call.keys))
             found |= {(index, place): maps[:, at] for at, place in enumerate(asked)}
@@ -135,13 +207,13 @@ class SequenceTrace:
     def joined(self, what: Literal["new_keys", "new_values"]) -> Float[Tensor, "1 kv_heads keys width"]:
         """All the sequence's keys or values, from every call."""
         return torch.cat(
-            [getattr(call, what)[row : row + 1] for call, row in zip(self.calls, self.rows, strict=True)], dim=2
+            [getattr(call, what)[row : row + 1] for call, row in zip(self.exact, self.rows, strict=True)], dim=2
         )
 
     def place(self, row: int) -> tuple[AttentionRecord, int, int]:
         """The call a row was computed in, its row of the batch there, and its query."""
         index, place = _pick(self.places(), row)
-        return self.calls[index], self.rows[index], place
+        return self.exact[index], self.rows[index], place
 
     def tiles(self) -> Iterator[Float[Tensor, "heads some keys"]]:
         """All rows, some at a time: as many as keep one tile at a few million weights, whatever the length."""
@@ -152,12 +224,12 @@ class SequenceTrace:
 
     def places(self) -> list[tuple[int, int]]:
         """(call, query) of every row of the sequence, in order, padding left out."""
-        places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.query.shape[2])]
+        places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.queries)]
         if self.text is not None:
             return places[self.text]
         if self.calls[0].cross:
             return places  # the keys are another sequence: their padding is not the rows'
-        real, unseen = self.real_keys(), self.calls[0].keys - self.calls[0].query.shape[2]
+        real, unseen = self.real_keys(), self.calls[0].keys - self.calls[0].queries
         return places[max(real.start - unseen, 0) : real.stop - unseen]
 
     def real_keys(self) -> slice:
@@ -170,6 +242,78 @@ class SequenceTrace:
                 length = int(part.lengths[row])
                 return slice(0, length) if part.side == "right" else slice(columns - length, columns)
         return slice(0, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class MechanismTrace(SequenceTrace):
+    """The same of a mechanism whose map is made of the whole text at once, by the mechanism as it is when asked."""
+
+    sequence: int = 0
+    """Its place in the batch, and so its row of the memory."""
+
+    def weights(self, rows: Sequence[int] | None) -> Float[Tensor, "heads rows keys"]:
+        """These rows of the mechanism's map, all if None."""
+        whole, places = self._map(), self.places()
+        if rows is None:
+            return whole
+        return whole[:, [places.index(_pick(places, row)) for row in rows]]
+
+    def tiles(self) -> Iterator[Float[Tensor, "heads some keys"]]:
+        """All rows: they come together."""
+        yield self._map()
+
+    @torch.no_grad()
+    def _map(self) -> Float[Tensor, "heads rows keys"]:
+        """Of the text alone, all its calls joined and its padding left out."""
+        calls = [call for call in self.calls if isinstance(call, MechanismRecord)]
+        last, real = calls[-1], self.real_keys()
+        places = self.places()
+        size = self.heads * len(places) * len(range(*real.indices(last.keys)))
+        if size > LARGEST:
+            raise InputError(
+                f"{type(last.mechanism).__name__} shows its weights as a whole table, here of {size:,} numbers",
+                f"look at a shorter text: up to {LARGEST:,} numbers are drawn",
+            )
+        inputs = torch.cat([call.inputs[row] for call, row in zip(calls, self.rows, strict=True)])
+        taken = places[0][1] + sum(call.queries for call in calls[: places[0][0]]) if places else 0
+        text = slice(taken, taken + len(places))
+        memory = None if last.memory is None else last.memory[self.sequence : self.sequence + 1, real]
+        mechanism = last.mechanism
+        with _evaluating(mechanism):
+            return mechanism.dense_map(inputs[None, text], self._context(calls, text), memory)[0]
+
+    def _context(self, calls: list[MechanismRecord], text: slice) -> LayerContext:
+        """What the text would have been told if it had been read alone and at once."""
+        if any(call.context.parts().rest is not None or call.context.parts().documents is not None for call in calls):
+            raise InputError("a text of a packed or specially masked row has no map of its own", "read it alone")
+        slot, rotations = calls[0].mechanism.slot, [call.context.rotate for call in calls]
+        known = [rotation for rotation in rotations if isinstance(rotation, Rotation)]
+        rotate = None
+        if known:
+            turned = zip(known, self.rows, strict=True)
+            rotate = Rotation.join([rotation.of(row, slice(None)) for rotation, row in turned]).of(0, text)
+        given = [(call.context.ids, row) for call, row in zip(calls, self.rows, strict=True)]
+        known_ids = [ids[row] for ids, row in given if ids is not None]
+        ids = torch.cat(known_ids)[None, text] if known_ids else None
+        mask = Causal() if slot.causal and not slot.cross else None
+        return LayerContext(mask, calls[0].context.bias, rotate, ids=ids)
+
+
+def _trace(calls: Sequence[AnyRecord], rows: list[int], text: slice | None, sequence: int) -> SequenceTrace:
+    """By what the calls are of."""
+    if calls and isinstance(calls[0], MechanismRecord):
+        return MechanismTrace(calls, rows, text, sequence)
+    return SequenceTrace(calls, rows, text)
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
 
 
 def _pick(places: list[tuple[int, int]], row: int) -> tuple[int, int]:

@@ -9,28 +9,28 @@ from torch import Tensor
 
 from regard.errors import FileError
 from regard.interop.tensors import Tensors
-from regard.models.families.family import Family, Names, Slot
+from regard.models.families.family import Family, Names, TensorSlot
 
 PLAIN = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """Numbers that are what they say, without a scale beside them."""
 REMEDY = "the config and the weights must come from the same model"
 
 
-def slot_of(name: str, names: Names) -> Slot | None:
+def slot_of(name: str, names: Names) -> TensorSlot | None:
     """Where Regard's parameter is in Hugging Face's files; by its own name, or by its module's."""
     module, _, last = name.rpartition(".")
     number = re.search(r"\.layers\.(\d+)\.", name)
     for asked, ending in ((name, ""), (module, f".{last}")):
         found = names.get(re.sub(r"\.layers\.\d+\.", ".layers.*.", asked))
         if found is not None:
-            slot = Slot(found) if isinstance(found, str) else found
+            slot = TensorSlot(found) if isinstance(found, str) else found
             whole = slot.name + ending
             whole = whole.replace("*", number.group(1)) if number else whole
-            return Slot(whole, slot.part, slot.of, slot.transposed, slot.skip_rows, slot.squeeze)
+            return TensorSlot(whole, slot.part, slot.of, slot.transposed, slot.skip_rows, slot.squeeze)
     return None
 
 
-def cut(tensor: Tensor, slot: Slot) -> Tensor:
+def cut(tensor: Tensor, slot: TensorSlot) -> Tensor:
     """Regard's tensor of Hugging Face's."""
     if slot.transposed and tensor.dim() == 2:
         tensor = tensor.T
@@ -41,7 +41,7 @@ def cut(tensor: Tensor, slot: Slot) -> Tensor:
     return tensor[slot.skip_rows :].contiguous()
 
 
-def join(parts: list[Tensor], slot: Slot) -> Tensor:
+def join(parts: list[Tensor], slot: TensorSlot) -> Tensor:
     """Hugging Face's tensor of all its parts, in order."""
     tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
     if slot.skip_rows:
@@ -136,7 +136,7 @@ def _today(name: str) -> str:
 
 def hf_tensors(names: Names, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Regard's tensors under Hugging Face's names."""
-    parts: dict[str, tuple[Slot, dict[int, Tensor]]] = {}
+    parts: dict[str, tuple[TensorSlot, dict[int, Tensor]]] = {}
     for name, tensor in tensors.items():
         slot = slot_of(name, names)
         if slot is None:

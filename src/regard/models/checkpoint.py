@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.errors import ConfigError, FileError
 from regard.files import read_json, write_json, writing
 from regard.models.network import NETWORKS, Network, NetworkConfig
+from regard.plugins import load_plugins
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PREFIX = "regard-"
@@ -43,6 +44,7 @@ def read_own_config(folder: Path) -> NetworkConfig:
     if not is_own({"model_type": kind}):
         what = "does not say its model_type" if kind is None else f"describes a {kind!r} model"
         raise FileError(f"{folder / CONFIG} {what}", f"this version loads {_known()}")
+    load_plugins()
     name = str(kind).removeprefix(PREFIX)
     if name not in NETWORKS:
         remedy = f"this version loads {_known()}; a network of your own is registered before its folder is loaded"

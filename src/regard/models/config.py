@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from regard.attention.rotary import PLAIN, RotaryConfig
+from regard.attention.slot import Stack
 from regard.blocks.config import MOST, BlockConfig, head_width
 from regard.errors import ConfigError
 from regard.models.network import Head, NetworkConfig, NetworkShape, Reads
@@ -68,11 +69,15 @@ class TransformerShape(BlockConfig, NetworkShape):
 
     @property
     def position_limit(self) -> int | None:
-        return self.max_positions if self.positions == "learned" else None
+        stacks: tuple[Stack, ...] = ("encoder", "decoder")
+        unused = {"decoder": "encoder", "encoder": "decoder"}.get(self.architecture)
+        limits = [one.position_limit for stack in stacks if stack != unused for one in self.mechanisms(stack)]
+        return min((limit for limit in (self.most_tokens, *limits) if limit is not None), default=None)
 
     @property
     def reads_packed(self) -> bool:
-        return self.architecture == "decoder"
+        able = all(one.abilities.documents for one in self.mechanisms("decoder"))
+        return self.architecture == "decoder" and able
 
     @property
     def segment_kinds(self) -> int:
@@ -94,6 +99,8 @@ class TransformerShape(BlockConfig, NetworkShape):
         }
         if not self.reads_source:
             found["encoder_layers"] = "use model.layers, which are all there are, or leave it out"
+            found["cross_attention"] = "only an encoder–decoder has it: leave it out"
+            found["encoder_attention"] = "use model.attention, which is that of all layers, or leave it out"
         if self.head not in ("tokens", "masked"):
             reason = f"head {self.head!r} reads no table of tokens: leave it out"
             found |= dict.fromkeys(("tie_embeddings", "scale_output", "output_bias"), reason)
@@ -104,6 +111,26 @@ class TransformerShape(BlockConfig, NetworkShape):
             found["pooled"] = "head 'labels' pools in any case: leave it out"
         fields = type(self).model_fields
         return {key: why for key, why in found.items() if getattr(self, key) != fields[key].default}
+
+    @property
+    def rotates(self) -> bool:
+        return self.positions == "rotary"
+
+    @property
+    def adds_to_scores(self) -> bool:
+        return self.positions in ("alibi", "t5")
+
+    @property
+    def most_tokens(self) -> int | None:
+        return self.max_positions if self.positions == "learned" else None
+
+    @model_validator(mode="after")
+    def _layers_can_attend(self) -> "TransformerShape":
+        if self.architecture != "decoder":
+            self.check_layers("encoder", self.encoder_layers or self.layers, cross=False)
+        if self.architecture != "encoder":
+            self.check_layers("decoder", self.layers, cross=self.reads_source)
+        return self
 
     @model_validator(mode="after")
     def _positions_fit(self) -> "TransformerShape":

@@ -32,6 +32,7 @@ from regard.data.batching import Inputs
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import ConfigError, InputError, choose
 from regard.models.estimates import Estimates
+from regard.plugins import load_plugins
 
 Head = Literal["tokens", "masked", "labels", "spans", "none"]
 Reads = Literal["tokens", "source"]
@@ -127,6 +128,9 @@ class Checkpoint(NetworkShape):
     @property
     def begins_in(self) -> str | None:
         return self.folder
+
+    def idle(self) -> dict[str, str]:
+        return {} if self.vectors is None else {"vectors": "leave it out: the folder's own vectors are begun with"}
 
     @property
     def reads_packed(self) -> bool:
@@ -261,6 +265,7 @@ def register_network(
 
 def registered(name: str) -> Registered:
     """The network of this name; an unknown one is refused with the nearest known."""
+    load_plugins()
     if name not in NETWORKS:
         raise ConfigError(f"network {name!r} is unknown", choose(name, NETWORKS))
     return NETWORKS[name]

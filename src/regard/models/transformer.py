@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.mask import Causal, Document, Mask, Padding
+from regard.attention.mechanism import LayerContext
 from regard.axes import Hidden, Logits, RowIds
-from regard.blocks.decoder import Decoder, DecoderCache, LayerContext
+from regard.blocks.decoder import Decoder, DecoderCache
 from regard.blocks.encoder import Encoder
 from regard.data.batching import Inputs, Padded
 from regard.embedding.tokens import TokenEmbedding
@@ -102,7 +103,9 @@ class Transformer(Network):
             return self.encode(inputs.tokens)
         if inputs.tokens.documents is not None:
             return self._read_packed(inputs.tokens.ids, inputs.tokens.documents)
-        return self._advance(inputs.tokens.ids, self._begin(inputs))[0]
+        tokens = inputs.tokens
+        behind = Padding(tokens.lengths) if tokens.ragged and tokens.side == "right" else None
+        return self._advance(tokens.ids, self._begin(inputs), behind)[0]
 
     def pool(self, hidden: Hidden, tokens: Padded) -> Float[Tensor, "batch width"]:
         """One vector for each text: its first token's, pooled where the model has a pooler."""
@@ -116,7 +119,9 @@ class Transformer(Network):
         positions = self.encoder_positions
         places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
         stream = self._enter(source.ids, positions, places, source.segments)
-        out: Hidden = self.encoder(stream, mask=_mask(source), bias=positions.bias, rotate=positions.rotate(places))
+        turned, ids = positions.rotate(places), source.ids
+        context = LayerContext(_mask(source), positions.bias, turned, places=places, ids=ids)
+        out: Hidden = self.encoder(stream, context)
         return out
 
     def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits:
@@ -139,7 +144,7 @@ class Transformer(Network):
             tokens = Padded.of(inputs.tokens.rows(), side="left").to(inputs.tokens.ids.device)
             inputs = Inputs(tokens, inputs.source)
         state = self._begin(inputs)
-        state = replace(state, cache=DecoderCache(memory=tuple(layer.settled() for layer in state.cache.memory)))
+        state = replace(state, cache=state.cache.settled())
         prompt = inputs.tokens.ids[:, :-1]
         return self._advance(prompt, state)[1] if prompt.shape[1] else state
 
@@ -193,15 +198,15 @@ class Transformer(Network):
             )
         positions = self.decoder_positions
         places = positions.restart(documents)
-        context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places))
+        context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places), places=places)
         stream = self._enter(ids, positions, places)
         hidden: Hidden = self.decoder(stream, DecoderCache(), context)[0]
         return hidden
 
     def _advance(
-        self, ids: Int[Tensor, "rows tokens"], state: TransformerState
+        self, ids: Int[Tensor, "rows tokens"], state: TransformerState, behind: Padding | None = None
     ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
-        """The decoder's vectors of the next tokens, and the state with them in it."""
+        """The decoder's vectors of the next tokens, and the state with them in it; `behind` them may be padding."""
         past, tokens = state.cache.tokens, ids.shape[1]
         positions = self.decoder_positions
         places = positions.count(past, tokens, state.padding, ids.device)
@@ -209,7 +214,7 @@ class Transformer(Network):
         if state.padding is not None:
             real = Padding(past + tokens - state.padding, side="left")
             mask = real if mask is None else mask & real
-        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask)
+        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask, past, places, behind)
         stream = self._enter(ids, positions, places)
         hidden, cache = self.decoder(stream, state.cache, context)
         return hidden, replace(state, cache=cache)

@@ -13,7 +13,8 @@ work         a multiplication and an addition for every weight of a matrix that 
 
 from torch import nn
 
-from regard.blocks.config import head_width
+from regard.attention.mechanism import AttentionCosts
+from regard.attention.slot import Site
 from regard.layers.feedforward import GATED
 from regard.models.config import TransformerConfig
 from regard.models.estimates import Estimates
@@ -38,23 +39,29 @@ def transformer_part(parameter: str) -> str:
 def transformer_estimates(model: nn.Module, config: TransformerConfig, context: int) -> Estimates:
     """For texts of `context` tokens."""
     encoder, decoder = _layers(config)
+    costs = _costs(config, context)
+    decoding = [one for site, one in costs if one is not None and site.stack == "decoder" and site.kind == "self"]
     return Estimates(
-        work=_work(config, model, context),
+        work=_work(config, model) + sum(one.work for _, one in costs if one is not None),
         tied=_tied_table(config),
-        cache=2 * decoder * _shared(config),
+        cache=sum(one.cached for one in decoding),
         cached_texts=2 if encoder and decoder else 1,
-        kept=_kept_numbers(config, context),
+        kept=_kept_numbers(config, context, [one for _, one in costs]),
         formulas=_formulas(config),
     )
 
 
+def _costs(config: TransformerConfig, context: int) -> list[tuple[Site, AttentionCosts | None]]:
+    """Of every attention, what it says it takes."""
+    encoder, decoder = _layers(config)
+    sites = [Site("encoder", index, "self") for index in range(encoder)]
+    sites += [Site("decoder", index, "self") for index in range(decoder)]
+    sites += [Site("decoder", index, "cross") for index in range(decoder) if encoder]
+    return [(site, config.mechanism(site).costs(config.slot(site), context)) for site in sites]
+
+
 def _tied_table(config: TransformerConfig) -> int:
     return config.vocabulary * config.width if config.tie_embeddings and config.head in ("tokens", "masked") else 0
-
-
-def _shared(config: TransformerConfig) -> int:
-    """Numbers of a token's keys in one layer."""
-    return (config.key_value_heads or config.heads) * head_width(config)
 
 
 def _layers(config: TransformerConfig) -> tuple[int, int]:
@@ -63,15 +70,16 @@ def _layers(config: TransformerConfig) -> tuple[int, int]:
     return encoder, 0 if config.architecture == "encoder" else config.layers
 
 
-def _kept_numbers(config: TransformerConfig, context: int) -> int:
+def _kept_numbers(config: TransformerConfig, context: int, costs: list[AttentionCosts | None]) -> int | None:
+    known = [one.kept for one in costs if one is not None and one.kept is not None]
+    if len(known) < len(costs):
+        return None
     inner = _inner_copies(config) * (config.feedforward_width or 4 * config.width)
     norm = _norm_copies(config) * config.width
-    attention = norm + 2 * config.heads * head_width(config) + 2 * _shared(config)
     weights = config.heads * context if config.positions == "t5" else 0
-    encoder, decoder = _layers(config)
-    cross = decoder * attention if encoder and decoder else 0
     output = 2 * config.vocabulary if config.head in ("tokens", "masked") else 0
-    return (encoder + decoder) * (attention + weights + norm + inner) + cross + output
+    layers = sum(_layers(config))
+    return sum(known) + len(costs) * norm + layers * (weights + norm + inner) + output
 
 
 def _norm_copies(config: TransformerConfig) -> int:
@@ -84,13 +92,11 @@ def _inner_copies(config: TransformerConfig) -> int:
     return 4 if config.feedforward in GATED else 1 if config.feedforward == "relu" else 2
 
 
-def _work(config: TransformerConfig, model: nn.Module, context: int) -> float:
+def _work(config: TransformerConfig, model: nn.Module) -> float:
+    """Of the matrices."""
     parts = ("encoder", "decoder") if config.head == "labels" else ("encoder", "decoder", "output")
     met = sum(one.numel() for name, one in model.named_parameters() if one.dim() == 2 and name.split(".")[0] in parts)
-    met += _tied_table(config)
-    encoder, decoder = _layers(config)
-    keys = encoder * context + decoder * (context + 1) / 2 + (decoder * context if encoder and decoder else 0)
-    return 2 * met + 4 * config.heads * head_width(config) * keys
+    return 2.0 * (met + _tied_table(config))
 
 
 def _formulas(config: TransformerConfig) -> tuple[tuple[str, str], ...]:
@@ -100,6 +106,9 @@ def _formulas(config: TransformerConfig) -> tuple[tuple[str, str], ...]:
     lines = []
     if both:
         lines.append(("a token", "one of the source and one of the target; the cache has as much for either"))
+    listed = {one.name for one in config.attending if one.name != "exact"}
+    if listed:
+        return (*lines, ("work", f"2 × the weights of matrices, and what {', '.join(sorted(listed))} says of itself"))
     if decoder:
         lines.append(("cache", "2 × layers × key/value heads × head width"))
     cross = " (more in a decoder, which attends twice)" if both else ""

@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.attention.mask import Padding
+from regard.attention.mechanism import LayerContext
 from regard.axes import Hidden, Lengths, RowIds
-from regard.blocks.decoder import LayerContext
 from regard.data.batching import Inputs, Padded
 from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.network import NETWORKS, register_network
@@ -62,7 +62,7 @@ class UnmaskedTransformer(Transformer):
         tokens, state, positions = inputs.tokens, self._begin(inputs), self.decoder_positions
         places = positions.count(0, tokens.ids.shape[1], state.padding, tokens.ids.device)
         mask = Padding(tokens.lengths, tokens.side) if tokens.ragged else None
-        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask)
+        context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask, places=places)
         hidden, _ = self.decoder(self._enter(tokens.ids, positions, places), state.cache, context)
         out: Hidden = hidden
         return out

@@ -9,15 +9,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.corpus import Pair, Split
+from regard.data.corpus import Corpus, Examples, Pair, Split, corpus
 from regard.data.labels import LABELLED, Labelling, labels_of, read_labelled
-from regard.data.splits import Splits, hold_out_labelled
+from regard.data.splits import hold_out_labelled
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
-from regard.errors import InputError
+from regard.errors import ConfigError, InputError
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
+from regard.tasks.files import one_file, open_files, reading_of, require_positions, window_of
 from regard.tasks.generation import TOGETHER
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
@@ -31,6 +31,7 @@ from regard.tasks.task import (
     Task,
     TrainingData,
     amount,
+    held_out,
     refuse_decoding,
 )
 from regard.tasks.task_table import TaskTable
@@ -39,6 +40,9 @@ from regard.training.losses import LabelPrediction
 
 MOST_SHOWN, LONGEST_SHOWN = 12, 40
 """Labels that are named when training begins, and characters of each."""
+
+LABELLED_EXAMPLES = 300
+"""Of data without end: in so many, every label occurs."""
 
 
 class ClassificationTable(TaskTable):
@@ -51,7 +55,7 @@ class ClassificationTable(TaskTable):
     data_keys = frozenset({"window", "seed"})
 
 
-class Classification(Task[Splits[Pair]]):
+class Classification(Task[Examples]):
     """A text in, labels with their probabilities out."""
 
     Table = ClassificationTable
@@ -59,34 +63,43 @@ class Classification(Task[Splits[Pair]]):
     needs = Needs(decodes=False, outputs=("labels",))
     example = Pair
 
-    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Pair]:
-        """Texts with labels, from files."""
-        table = refuse_corpus(self.name, recipe.given)
-        return open_files(table, splits, one_file(self.name, read_labelled), hold_out_labelled)
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Examples:
+        """Texts with labels, from files, or a built-in corpus whose targets are few."""
+        if recipe.given.corpus is not None:
+            return _labelled_corpus(recipe.given)
+        return open_files(recipe.given, splits, one_file(self.name, read_labelled), hold_out_labelled)
 
-    def texts(self, data: Splits[Pair], sample: int) -> Iterator[str]:
+    def texts(self, data: Examples, sample: int) -> Iterator[str]:
         """The first training texts."""
-        return (pair.source for pair in data.train[:sample])
+        return (pair.source for pair in held_out(data, "train", sample))
 
-    def labels(self, data: Splits[Pair]) -> tuple[str, ...]:
-        """Those of the training data, in order."""
-        return labels_of(data.train)
+    def labels(self, data: Examples) -> tuple[str, ...]:
+        """Those of the training data, in order; of data without end, those of its beginning."""
+        return labels_of(held_out(data, "train", data.size("train") or LABELLED_EXAMPLES))
 
-    def describe(self, recipe: Recipe, data: Splits[Pair]) -> list[str]:
-        """Also how many texts have each label."""
-        counts = Counter(pair.target for pair in data.train)
+    def check(self, model: Loaded, text: str) -> None:
+        """No empty text, and of a built-in corpus, what it teaches."""
+        super().check(model, text)
+        if model.data is not None and model.data.corpus is not None:
+            corpus(model.data.corpus, model.data.options).check(text)
+
+    def describe(self, recipe: Recipe, data: Examples) -> list[str]:
+        """Also how many texts have each label, where the data have an end."""
+        if data.size("train") is None:
+            return super().describe(recipe, data)
+        counts = Counter(pair.target for pair in held_out(data, "train", None))
         shown = ", ".join(f"{label[:LONGEST_SHOWN]} ({count:,})" for label, count in counts.most_common(MOST_SHOWN))
         more = ", …" if len(counts) > MOST_SHOWN else ""
         return [*super().describe(recipe, data), f"{len(counts):,} labels: {shown}{more}"]
 
-    def training_data(self, recipe: Recipe, data: Splits[Pair], module: Network, tokenizer: Tokenizer) -> TrainingData:
+    def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe.data, module, tokenizer)
-        require_positions(module.config, how.window)
+        require_positions(recipe, module.config, how.window)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         try:
-            encoded = how.encode(data.valid)
+            encoded = how.encode(held_out(data, "valid") if recipe.given.corpus else held_out(data, "valid", None))
         except InputError as error:
             held = recipe.given.valid or f"what is held out of {recipe.given.train}"
             raise InputError(f"{held}: {error.problem}", "train on examples of every label") from error
@@ -133,6 +146,19 @@ class Classification(Task[Splits[Pair]]):
         said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
         right = sum(label == pair.target for label, pair in zip(said, pairs, strict=True))
         return {"accuracy": right / len(pairs), "loss": total / count}
+
+
+def _labelled_corpus(table: DataTable) -> Corpus:
+    """A built-in corpus, if its targets are so few that they are labels."""
+    found = corpus(str(table.corpus), table.options)
+    targets = {pair.target for pair in held_out(found, "train", LABELLED_EXAMPLES)}
+    if len(targets) > LABELLED_EXAMPLES / 10:
+        raise ConfigError(
+            f"[data] the first {LABELLED_EXAMPLES:,} texts of the built-in corpus {table.corpus!r} have "
+            f"{len(targets):,} different targets, which are no labels",
+            "use corpus listops, or name files: train = FILE, and valid = FILE or split = 0.9",
+        )
+    return found
 
 
 def _by_label(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:

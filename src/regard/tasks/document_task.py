@@ -60,7 +60,7 @@ class OfDocuments(Task[Splits[TextDocument]]):
         """Windows in a random order to train on, all of the validation text to measure."""
         window = window_of(module.config, recipe.data)
         plan, objective = recipe.training, self.objective(tokenizer, window)
-        require_positions(module.config, objective.places)
+        require_positions(recipe, module.config, objective.places)
         train, held = (self._stream(recipe.data, tokenizer, one) for one in (data.train, data.valid))
         batches = Windows.filling(train, objective, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))

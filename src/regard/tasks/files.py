@@ -120,10 +120,11 @@ def reading_of(data: DataTable | None) -> tuple[str, dict[str, str]]:
     return ("auto", {}) if data is None else (data.format, data.columns)
 
 
-def require_positions(shape: NetworkShape, places: int) -> None:
+def require_positions(recipe: Recipe, shape: NetworkShape, places: int) -> None:
     """Raise ConfigError if so many tokens have no position."""
     if shape.position_limit is not None and places > shape.position_limit:
+        more = "" if recipe.model.begins_in else f" or model.max_positions={places}"
         raise ConfigError(
             f"a window of {places} tokens reaches further than the {shape.position_limit} positions that are learnt",
-            f"use data.window={shape.position_limit} or model.max_positions={places}",
+            f"use data.window={shape.position_limit}{more}",
         )

@@ -1,6 +1,5 @@
 """Every key of a recipe with its meaning, read from the tables: `regard list keys`, `regard train --show`."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from types import UnionType
@@ -49,7 +48,21 @@ def keys(table: str | None = None) -> list[Key]:
 def _keys(table: str, model: type[Config]) -> Iterator[Key]:
     inner: list[tuple[str, type[Config]]] = []
     for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Config):
+        if name in model.unions:
+            members, default = model.unions[name], field.get_default()
+            yield Key(
+                table,
+                name,
+                f"{' | '.join(members)}, or a table with a name",
+                default and default.name,
+                field.description or "",
+            )
+            first = name == next(key for key in model.unions if model.unions[key] is members)
+            several = [(member, one) for member, one in members.items() if first and len(one.model_fields) > 1]
+            inner += [(f"{table}.{name}: {member}", one) for member, one in several]
+        elif name == "name" and ": " in table.partition(": ")[2]:
+            continue  # of a member of a union inside a table, which the table's own name says
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Config):
             inner.append((f"{table}.{name}", field.annotation))
         elif not field.exclude:
             yield Key(table, field.alias or name, _kind(field.annotation), _default(field), field.description or "")
@@ -73,7 +86,9 @@ def _kind(annotation: Any) -> str:
         return " | ".join(map(str, inside))
     if origin is tuple:
         return f"list of {_kind(inside[0])}" if inside[-1] is ... else f"{len(inside)} × {_kind(inside[0])}"
-    if origin is dict:
+    if origin is list:
+        return f"list of {_kind(inside[0])}"
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, Config)):
         return "table"
     return {int: "whole number", float: "number", bool: "true | false", str: "text"}[annotation]
 
@@ -97,11 +112,11 @@ def _explained(table: str, model: type[Config], values: dict[str, Any]) -> list[
         if field.exclude:
             continue
         value, meaning = values[name], field.description or ""
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Config):
+        if key in model.unions and isinstance(value, dict):
+            member = model.unions[key][value["name"]]
+            inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", member, value)]
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Config):
             inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", field.annotation, value)]
-        elif isinstance(value, dict):
-            filled = [f"{json.dumps(key, ensure_ascii=False)} = {toml_value(one)}" for key, one in value.items()]
-            lines.append(f"{name} = {{{', '.join(filled)}}}  # {meaning}")
         else:
             lines.append(
                 f"# {name} is absent: {meaning}" if value is None else f"{name} = {toml_value(value)}  # {meaning}"

@@ -90,7 +90,7 @@ class QuestionAnswering(Task[Splits[Question]]):
                 f"[training] label_smoothing = {plan.label_smoothing} has no meaning for places in a text",
                 "use training.label_smoothing=0",
             )
-        require_positions(module.config, how.window)
+        require_positions(recipe, module.config, how.window)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]

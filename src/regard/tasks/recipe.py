@@ -106,6 +106,16 @@ class Recipe(Config):
         return self
 
     @model_validator(mode="after")
+    def _tokenizer_is_the_folders(self) -> "Recipe":
+        for key in ("size", "sample"):
+            if self.model.begins_in and _given(self.tokenizer, key):
+                raise ConfigError(
+                    f"[tokenizer] {key} has no effect where [model] from names a folder",
+                    "leave it out: the tokenizer is the folder's",
+                )
+        return self
+
+    @model_validator(mode="after")
     def _columns_have_a_meaning(self) -> "Recipe":
         if self.data is not None:
             check_columns(self.task, self.data.columns)
@@ -183,10 +193,22 @@ def _entries(values: dict[str, Any]) -> list[str]:
 
 
 def toml_value(value: Any) -> str:
-    """JSON's strings, numbers, booleans and lists are TOML's too, but for infinity and U+007F."""
+    """JSON's strings, numbers, booleans and lists are TOML's too, but for infinity and U+007F; tables are inline."""
     if isinstance(value, float) and math.isinf(value):
         return str(value)
+    if isinstance(value, dict):
+        return (
+            "{"
+            + ", ".join(f"{_toml_key(key)} = {toml_value(one)}" for key, one in value.items() if one is not None)
+            + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if key.isascii() and key.isidentifier() else json.dumps(key, ensure_ascii=False)
 
 
 def read_recipe(name: str, changes: list[str] | None = None, data: Sequence[str] | None = None) -> Recipe:
@@ -207,9 +229,18 @@ def change_recipe(recipe: Recipe, changes: list[str] | None = None, data: Sequen
 def _changed(values: dict[str, Any], changes: list[str] | None, data: Sequence[str] | None) -> Recipe:
     if data is not None:
         replace_source(values, data)
-    for change in changes or []:
+    for change in _where_it_begins_first(changes or []):
         apply_change(values, change)
     return Recipe.model_validate(values)
+
+
+def _where_it_begins_first(changes: Sequence[str]) -> list[str]:
+    """`model.from` puts a network and the steps of fine-tuning in place; what else is said changes these."""
+    begins = [change for change in changes if change.startswith("model.from=")]
+    other = next((change for change in changes if change.startswith("model=")), None)
+    if begins and other:
+        raise ConfigError(f"{begins[-1]!r} and {other!r} name two networks", "leave one of them out")
+    return [*begins, *(change for change in changes if change not in begins)]
 
 
 def shipped() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The tasks that are shipped, made known: importing this fills `TASKS` and the union of a recipe's [task]."""
 
 from regard.tasks.classification import Classification
+from regard.tasks.cloze import ClozeTask
 from regard.tasks.denoising import Denoising
 from regard.tasks.language_modelling import LanguageModelling
 from regard.tasks.masked import MaskedLanguageModelling
@@ -11,7 +12,7 @@ from regard.tasks.translation import Translation
 
 SHIPPED = (
     *(Translation, LanguageModelling, MaskedLanguageModelling, Denoising),
-    *(Classification, QuestionAnswering, SentenceEmbedding),
+    *(ClozeTask, Classification, QuestionAnswering, SentenceEmbedding),
 )
 for task in SHIPPED:
     register_task(task)

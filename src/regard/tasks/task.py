@@ -124,13 +124,13 @@ USUAL = Measuring()
 class Needs:
     """What a task asks of a network; None: either will do."""
 
-    decodes: bool
+    decodes: bool | None
     source: bool | None = None
     outputs: tuple[Head, ...] = ("tokens",)
 
     def lacking(self, shape: NetworkShape) -> str | None:
         """What a network of this shape cannot do, or does and should not."""
-        if shape.decodes != self.decodes:
+        if self.decodes is not None and shape.decodes != self.decodes:
             return "it writes no text" if self.decodes else "it reads a text from left to right, to write"
         if self.source is not None and shape.reads_source != self.source:
             return "it reads no source" if self.source else "it reads a source, and there is none"
@@ -138,14 +138,16 @@ class Needs:
             return f"its head gives {shape.outputs!r}"
         return None
 
-    @property
-    def remedy(self) -> str:
-        """What would do."""
+    def remedy(self, shape: NetworkShape) -> str:
+        """What would do, where this shape does not: another architecture, of the network that has several."""
+        begun = "use" if "architecture" in type(shape).model_fields else "use model=transformer with"
         heads = " or ".join(map(repr, self.outputs))
+        if self.decodes is None:
+            return f"use model.architecture=encoder or decoder and model.head={heads}"
         if not self.decodes:
-            return f"use model.architecture=encoder and model.head={heads}"
+            return f"{begun} model.architecture=encoder and model.head={heads}"
         fitting = {True: ("encoder_decoder",), False: ("decoder",), None: ("encoder_decoder", "decoder")}[self.source]
-        return f"use model.architecture={' or '.join(fitting)}"
+        return f"{begun} model.architecture={' or '.join(fitting)}"
 
 
 D = TypeVar("D", bound=Examples)
@@ -177,7 +179,9 @@ class Task(ABC, Generic[D]):
         """Raise ConfigError, with what would do, unless a network of this shape can be for this."""
         lacking = self.needs.lacking(shape)
         if lacking is not None:
-            raise ConfigError(f"[model] {shape.words} cannot do task {self.name!r}: {lacking}", self.needs.remedy)
+            raise ConfigError(
+                f"[model] {shape.words} cannot do task {self.name!r}: {lacking}", self.needs.remedy(shape)
+            )
 
     def metrics(self, data: DataTable | None) -> tuple[str, ...]:
         """The figures `evaluate` gives of a model of these data: what `training.metric` may be besides the loss."""

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from regard.config import Config, refuse_foreign_keys
 from regard.errors import ConfigError, choose
+from regard.plugins import load_plugins
 
 
 class TaskTable(Config):
@@ -38,6 +39,7 @@ TASK_TABLES: dict[str, type[TaskTable]] = {}
 
 def read_task(values: Mapping[str, Any]) -> TaskTable:
     """The member of the union that a recipe's [task] describes; translation where no name is given."""
+    load_plugins()
     name = values.get("name", "translation")
     if name not in TASK_TABLES:
         raise ConfigError(f"task {name!r} is unknown", choose(str(name), TASK_TABLES))

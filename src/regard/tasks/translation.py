@@ -7,20 +7,20 @@ from typing import Any, Literal
 from pydantic import Field
 
 from regard.data.batching import Inputs
-from regard.data.corpus import Corpus, Pair, Split, corpus
+from regard.data.corpus import Corpus, Pair, Split
 from regard.data.objectives import Continuation, Objective, SourceToTarget
 from regard.data.packing import Packed
 from regard.data.sentinels import gaps
-from regard.data.sources import PAIR, PairList, read_pairs
+from regard.data.sources import PAIR
 from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
-from regard.errors import ConfigError, InputError
+from regard.errors import InputError
 from regard.metrics.text import BleuTokenizer, bleu, chrf, exact_match
 from regard.models.network import Network, NetworkShape
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import open_files, reading_of
 from regard.tasks.generation import Generation, filled_answer, refuse_stream
+from regard.tasks.pairs import open_corpus, read_pair_files
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import EVERY_SPLIT, USUAL, Answer, Loaded, Measuring, Needs, TrainingData, amount, held_out
 from regard.tasks.task_table import TaskTable
@@ -59,9 +59,7 @@ class Translation(Generation[Corpus]):
 
     def texts(self, data: Corpus, sample: int) -> Iterator[str]:
         """Both sides of the first training examples."""
-        known = data.size("train")
-        pairs = (data.example("train", index) for index in range(sample if known is None else min(sample, known)))
-        return (text for pair in pairs for text in pair)
+        return (text for pair in held_out(data, "train", sample) for text in pair)
 
     def training_data(self, recipe: Recipe, data: Corpus, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Targets from sources, in batches by length or packed."""
@@ -101,12 +99,7 @@ class Translation(Generation[Corpus]):
 
     def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[Pair]:
         """Pairs of one file or of two."""
-        if len(paths) > 2:
-            raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
-        if len(paths) == 2:
-            return read_pairs((paths[0], paths[1]))
-        format, columns = reading_of(data)
-        return read_pairs(paths[0], "auto" if format == "parallel" else format, columns)
+        return read_pair_files(paths, data)
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """Where every question has one answer, the share of right ones; else BLEU and chrF too."""
@@ -125,19 +118,6 @@ class Translation(Generation[Corpus]):
 def objective(shape: NetworkShape, tokenizer: Tokenizer, prefix: str = "") -> Objective:
     """How such a network turns a source into a target."""
     return (SourceToTarget if shape.reads_source else Continuation)(tokenizer, prefix)
-
-
-def open_corpus(table: DataTable, splits: Collection[Split] = EVERY_SPLIT) -> Corpus:
-    """The corpus a recipe's [data] describes; of files, only those of the splits asked for are read."""
-    if table.corpus is not None:
-        return corpus(table.corpus, table.options)
-    if table.format in ("text", "whole"):
-        raise ConfigError(
-            f"[data] format {table.format!r} has documents and task 'translation' needs pairs",
-            "use parallel, tsv, csv or jsonl, or auto",
-        )
-    found = open_files(table, splits, read_pairs)
-    return PairList(found.train, found.valid, found.test)
 
 
 def batch_stream(recipe: Recipe, corpus: Corpus, how: Objective) -> BatchStream:

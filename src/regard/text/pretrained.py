@@ -244,6 +244,11 @@ class PretrainedTokenizer(Tokenizer):
         """The id that hides a token."""
         return self._role_id("mask")
 
+    @property
+    def can_mask(self) -> bool:
+        """Whether one of its tokens hides others."""
+        return self.special_tokens.mask is not None
+
     def _role_id(self, *roles: str) -> int:
         known = self.special_tokens.known()
         found = next((known[role] for role in roles if role in known), None)

@@ -296,6 +296,11 @@ class Tokenizer:
         return self._special(self.mask)
 
     @property
+    def can_mask(self) -> bool:
+        """Whether it has a token that hides others, whatever that is called."""
+        return self.mask in self._special_id
+
+    @property
     def special_ids(self) -> dict[str, int]:
         """All special tokens by name."""
         return dict(self._special_id)

@@ -148,6 +148,7 @@ def steps_seen(seen: Recording, tokenizer: Tokenizer, *, layer: str | None, head
         values=_numbers(pieces.values),
         output=_numbers(pieces.output),
         title=f"{chosen}, head {head}",
+        dotted=pieces.dotted,
     )
 
 

@@ -34,7 +34,8 @@ SIGNED = LinearSegmentedColormap.from_list("regard signed", ["#a4471a", "#e8b596
 class FourSteps:
     """One row of one head: query `[d]`, key `[keys, d]`, values `[keys, d_v]`, and every number in between.
 
-    `raw` is q·k; `raw * scale + bias` where `allowed`, and −∞ elsewhere, is what softmax turns into `weights`.
+    `raw` is q·k, or what another similarity gives where it is not `dotted`; `raw * scale + bias` where `allowed`, −∞
+    elsewhere, is what softmax turns into `weights`.
     """
 
     token: str
@@ -49,6 +50,7 @@ class FourSteps:
     values: NDArray[Any]
     output: NDArray[Any]
     title: str
+    dotted: bool = True
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -58,7 +60,8 @@ class FourSteps:
                 f"the weights of {self.token!r} sum to {weights.sum():.4f}, not to 1",
                 "pass one whole row of a softmax, or all zeros for a token that may look at nothing",
             )
-        self._check_step("scores q·k", self.raw, self.key.astype(np.float64) @ self.query, relative=1e-2)
+        if self.dotted:
+            self._check_step("scores q·k", self.raw, self.key.astype(np.float64) @ self.query, relative=1e-2)
         self._check_step("softmax weights", weights, self.exponentials / max(self.exponentials.sum(), 1e-300))
         self._check_step("output", self.output, weights @ self.values.astype(np.float64), relative=1e-2)
 
@@ -117,7 +120,8 @@ def steps_text(record: FourSteps) -> str:
     """The steps as a table in plain text, numbers to three decimals, with the sums that prove them."""
     biased = bool(record.bias.any())
     masked = not bool(record.allowed.all())
-    heading = ["key", "q·k", _scaling(record), *(["+ bias"] if biased else []), *(["mask"] if masked else [])]
+    score = "q·k" if record.dotted else "score"
+    heading = ["key", score, _scaling(record), *(["+ bias"] if biased else []), *(["mask"] if masked else [])]
     rows = [[*heading, "exp", "weight"]]
     rows += [_table_row(record, at, biased, masked) for at in record.shown]
     blank = [""] * (len(heading) - 1)
@@ -147,7 +151,8 @@ def draw_steps(record: FourSteps) -> Figure:
         shown, others = record.shown, _others(record)
         scaled = record.raw.astype(np.float64) * record.scale + record.bias
         names = ["1  scores", "2  scaled", "3  softmax"]
-        formulas = ["query · key", _scaling(record) + (" + bias" if record.bias.any() else ""), "exp(s) ÷ Σ exp(s)"]
+        score = "query · key" if record.dotted else "of query and key"
+        formulas = [score, _scaling(record) + (" + bias" if record.bias.any() else ""), "exp(s) ÷ Σ exp(s)"]
         steps = [record.raw[shown], scaled[shown], record.weights[shown]]
         if others:
             steps[2] = np.append(steps[2], record.weights[others].sum())

@@ -18,7 +18,10 @@ from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, plain_styl
 MOST_POINTS = 300
 MOST_RUNS = 12
 ACROSS, WIDTH, HEIGHT, GAP = 2, 5.0, 2.7, 0.85  # panels in a row; inches
-COLOURS = ("#234798", "#d1600f", "#1f8a5b", "#a3228f", "#7a6a00", "#0f8ea8", "#b3202c", "#5b4fd0")
+COLOURS = (
+    *("#234798", "#d1600f", "#1f8a5b", "#a3228f", "#7a6a00", "#0f8ea8", "#b3202c", "#5b4fd0"),
+    *("#5c3a1e", "#e08fb0", "#8fb339", "#4a5560"),
+)
 NAMES = {"rate": "learning rate", "tokens_per_second": "tokens per second"}
 HELD_OUT = "validation_"
 

@@ -62,7 +62,10 @@ def word_attention(seen: Recording, tokenizer: Tokenizer, word: str) -> WordAtte
     own = [layer for layer in seen.layers if not seen.crosses(layer)]
     layers = [layer for layer in own if seen.encodes(layer)] or own
     if not layers:
-        raise InputError("no self-attention was seen", "look at a text that the model reads")
+        raise InputError(
+            "no self-attention was seen, in which alone a word looks at others",
+            "draw the layers that there are instead",
+        )
     maps = [attention_map(seen, layer, tokenizer) for layer in layers]
     merged = [merge_words(found.weights, found.rows, found.columns) for found in maps]
     words = merged[0][1]

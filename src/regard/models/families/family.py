@@ -17,7 +17,7 @@ Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Slot:
+class TensorSlot:
     """Where Regard's parameter is in Hugging Face's files, if it does not simply have another name."""
 
     name: str
@@ -32,7 +32,7 @@ class Slot:
     """Hugging Face's is a matrix of one row."""
 
 
-Names = Mapping[str, str | Slot]
+Names = Mapping[str, str | TensorSlot]
 """From Regard's modules and parameters to Hugging Face's; `*` is the number of a layer."""
 
 
@@ -165,12 +165,12 @@ def hf_activation(name: str) -> str:
     return next((hf for hf, known in ACTIVATIONS.items() if known == name), name)
 
 
-def in_each_layer(stack: str, hf: str, names: Mapping[str, str | Slot]) -> dict[str, str | Slot]:
+def in_each_layer(stack: str, hf: str, names: Mapping[str, str | TensorSlot]) -> dict[str, str | TensorSlot]:
     """Names of one layer, as names in all layers of a stack."""
-    found: dict[str, str | Slot] = {}
+    found: dict[str, str | TensorSlot] = {}
     for name, slot in names.items():
-        whole = Slot(slot) if isinstance(slot, str) else slot
-        found[f"{stack}.layers.*.{name}"] = Slot(
+        whole = TensorSlot(slot) if isinstance(slot, str) else slot
+        found[f"{stack}.layers.*.{name}"] = TensorSlot(
             f"{hf}.*.{whole.name}", whole.part, whole.of, whole.transposed, whole.skip_rows, whole.squeeze
         )
     return found

@@ -1,7 +1,7 @@
 """GPT-2 (Radford et al. 2019): a decoder that predicts the next token; norms before the sublayers, learnt positions."""
 
 from regard.models.config import TransformerConfig
-from regard.models.families.family import ACTIVATIONS, Family, Names, Slot, Values, hf_activation, in_each_layer
+from regard.models.families.family import ACTIVATIONS, Family, Names, TensorSlot, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice
 
 SHAPE: Values = {
@@ -28,13 +28,13 @@ SIZES = {
 
 LAYER: Names = {
     "self_residual.norm": "ln_1",
-    "self_attention.query": Slot("attn.c_attn", part=0, of=3, transposed=True),
-    "self_attention.key": Slot("attn.c_attn", part=1, of=3, transposed=True),
-    "self_attention.value": Slot("attn.c_attn", part=2, of=3, transposed=True),
-    "self_attention.output": Slot("attn.c_proj", transposed=True),
+    "self_attention.query": TensorSlot("attn.c_attn", part=0, of=3, transposed=True),
+    "self_attention.key": TensorSlot("attn.c_attn", part=1, of=3, transposed=True),
+    "self_attention.value": TensorSlot("attn.c_attn", part=2, of=3, transposed=True),
+    "self_attention.output": TensorSlot("attn.c_proj", transposed=True),
     "feedforward_residual.norm": "ln_2",
-    "feedforward.up": Slot("mlp.c_fc", transposed=True),
-    "feedforward.down": Slot("mlp.c_proj", transposed=True),
+    "feedforward.up": TensorSlot("mlp.c_fc", transposed=True),
+    "feedforward.down": TensorSlot("mlp.c_proj", transposed=True),
 }
 
 NAMES: Names = {

@@ -2,7 +2,7 @@
 
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
-from regard.models.families.family import ACTIVATIONS, Family, Names, Slot, Values, hf_activation, in_each_layer
+from regard.models.families.family import ACTIVATIONS, Family, Names, TensorSlot, Values, hf_activation, in_each_layer
 from regard.models.families.reading import choice, count
 
 SHAPE: Values = {
@@ -36,7 +36,7 @@ NAMES: Names = {
         "decoder", "model.decoder.layers", OWN | _attention("cross_attention", "encoder_attn", "cross_residual.norm")
     ),
     "output.weight": "lm_head.weight",
-    "output.bias": Slot("final_logits_bias", squeeze=True),
+    "output.bias": TensorSlot("final_logits_bias", squeeze=True),
 }
 
 

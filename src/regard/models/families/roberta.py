@@ -3,7 +3,7 @@
 from regard.errors import ConfigError
 from regard.models.config import TransformerConfig
 from regard.models.families import bert
-from regard.models.families.family import Family, Names, Slot, Values
+from regard.models.families.family import Family, Names, TensorSlot, Values
 from regard.models.families.reading import count
 
 UNUSED = 2
@@ -23,7 +23,7 @@ HEADS: dict[str, Names] = {
 
 
 def _names(config: TransformerConfig) -> Names:
-    places = {"encoder_positions.absolute": Slot("roberta.embeddings.position_embeddings", skip_rows=UNUSED)}
+    places = {"encoder_positions.absolute": TensorSlot("roberta.embeddings.position_embeddings", skip_rows=UNUSED)}
     own = {"output.bias": "lm_head.decoder.bias"} if config.head == "masked" and not config.tie_embeddings else {}
     return {**bert.body("roberta."), **places, **HEADS[config.head], **own}
 

@@ -1,0 +1,10 @@
+"""Attention in less than n² steps: one paper, one file, each a registered mechanism. Importing this registers all."""
+
+import regard.attention.efficient.bigbird
+import regard.attention.efficient.gated_linear
+import regard.attention.efficient.linear
+import regard.attention.efficient.linformer
+import regard.attention.efficient.longformer_layer
+import regard.attention.efficient.nystrom
+import regard.attention.efficient.performer
+import regard.attention.efficient.sinks  # noqa: F401

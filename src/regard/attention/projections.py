@@ -1,0 +1,79 @@
+"""The four matrices around attention (Vaswani et al. 2017, §3.2.2): into heads, and out of them again.
+
+Whoever attends in heads derives from `Projections`, so that the parameters of all have the same names: the weights of
+one mechanism can be read by another.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.cache import KeyValues
+from regard.attention.rotary import Rotate
+from regard.attention.slot import Slot
+from regard.axes import Attended, Hidden, Query
+from regard.layers.linear import Linear
+from regard.layers.norm import norm
+
+Projection = Literal["query", "key", "value", "output"]
+
+
+@dataclass(frozen=True)
+class ProjectionOptions:
+    """What differs from the paper's four matrices."""
+
+    value_width: int | None = None
+    """Of a head's values; as wide as its keys if absent."""
+    biases: tuple[Projection, ...] | None = None
+    """Which add a learnt vector; all or none, as the slot says, if absent."""
+    query_key_norm: Literal["none", "layer", "rms"] = "none"
+    """What normalises each head's queries and keys, before positions turn them (Dehghani et al. 2023, §2.1)."""
+
+
+PLAIN = ProjectionOptions()
+
+
+class Projections(nn.Module):
+    """`query`, `key` and `value` of a slot's heads, and `output`, which joins them."""
+
+    def __init__(self, slot: Slot, options: ProjectionOptions = PLAIN) -> None:
+        super().__init__()
+        self.slot = slot
+        self.heads, self.key_value_heads, self.head_width = slot.heads, slot.key_value_heads, slot.head_width
+        self.value_width = options.value_width or slot.head_width
+
+        def biased(name: Projection) -> bool:
+            return slot.bias if options.biases is None else name in options.biases
+
+        self.query = Linear(slot.width, slot.heads * slot.head_width, bias=biased("query"))
+        self.key = Linear(slot.width, slot.key_value_heads * slot.head_width, bias=biased("key"))
+        self.value = Linear(slot.width, slot.key_value_heads * self.value_width, bias=biased("value"))
+        self.output = Linear(slot.heads * self.value_width, slot.width, bias=biased("output"))
+        normed = options.query_key_norm != "none"
+        self.query_norm, self.key_norm = (
+            norm(options.query_key_norm, slot.head_width, slot.epsilon) if normed else None for _ in range(2)
+        )
+
+    def queries(self, inputs: Hidden, rotate: Rotate | None = None) -> Query:
+        """The inputs' queries: [batch, heads, tokens, head_width]."""
+        query = self._split(self.query(inputs), self.heads)
+        query = query if self.query_norm is None else self.query_norm(query)
+        return rotate(query) if rotate else query
+
+    def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
+        """The memory's keys and values: [batch, key_value_heads, tokens, head_width and value_width]."""
+        key, value = (self._split(one(memory), self.key_value_heads) for one in (self.key, self.value))
+        key = key if self.key_norm is None else self.key_norm(key)
+        return KeyValues(rotate(key) if rotate else key, value)
+
+    def joined(self, attended: Attended) -> Hidden:
+        """What every head read, side by side, projected: [batch, tokens, width]."""
+        out: Hidden = self.output(attended.transpose(1, 2).flatten(2))
+        return out
+
+    def _split(self, projected: Hidden, heads: int) -> Float[Tensor, "batch heads tokens part"]:
+        """Into heads: [batch, tokens, heads · part] to [batch, heads, tokens, part]."""
+        batch, tokens, width = projected.shape
+        return projected.view(batch, tokens, heads, width // heads).transpose(1, 2)
