@@ -153,6 +153,10 @@ class MechanismShape(Config, ABC):
     samples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Options that the laws are measured with: such that a text of a few tokens is several of its blocks or windows."""
 
+    def __repr__(self) -> str:
+        given = {key: value for key, value in self if value != type(self).model_fields[key].default}
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" if given else self.name
+
     def check(self, slot: Slot) -> None:
         """Raise ConfigError if it cannot be in this slot: by its abilities; a mechanism adds what it needs of sizes."""
         able = self.abilities
