@@ -206,6 +206,19 @@ def test_layers_go_through_a_list_of_mechanisms_again_and_again():
         assert met.tolist() == [[min(row + 1, seen_at_most) for row in range(7)]] * 2
 
 
+def test_layers_of_one_window_share_their_mask():
+    inputs, context = drawn(2, 5, 10), LayerContext(Causal())
+    masks = []
+    for module in (built(CAUSAL, window=3), built(CAUSAL, window=3), built(CAUSAL, window=2)):
+        handle = module.attend.register_forward_pre_hook(
+            lambda _, args, options: masks.append(options["mask"]), with_kwargs=True
+        )
+        module(inputs, None, context)
+        handle.remove()
+    assert masks[0] is masks[1]
+    assert masks[0] is not masks[2]
+
+
 def test_a_stack_may_attend_otherwise_than_the_other():
     shape = {"vocabulary": 13, "width": 12, "heads": 2, "encoder_attention": {"window": 2}}
     config = TransformerConfig(**shape, cross_attention={"value_width": 5})

@@ -11,9 +11,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
@@ -45,6 +46,17 @@ class LayerContext:
     """Where the new tokens stand in their texts: what positions are counted by."""
     behind: Padding | None = None
     """Padding that stands behind the text of tokens that look back: the mask need not hide it."""
+
+    narrowed: dict[Mask, Mask] = field(default_factory=dict, repr=False)
+    """Masks that were joined with a pattern, by the pattern."""
+
+    def narrow(self, own: Mask) -> Mask:
+        """The mask and a layer's own pattern, one object for all layers that have it: it is lowered once for them."""
+        if self.mask is None or torch.compiler.is_compiling():
+            return own if self.mask is None else self.mask & own
+        if own not in self.narrowed:
+            self.narrowed[own] = self.mask & own
+        return self.narrowed[own]
 
     @property
     def cross(self) -> "LayerContext":
