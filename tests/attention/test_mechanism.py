@@ -24,6 +24,7 @@ from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, InputError
 from regard.inspection.capture import watch_module
 from regard.models.config import TransformerConfig
+from regard.models.families import FAMILIES
 from rounding import assert_close
 
 SLOT = Slot(width=10, heads=3, key_value_heads=3, head_width=4)
@@ -205,14 +206,34 @@ def test_layers_go_through_a_list_of_mechanisms_again_and_again():
         assert met.tolist() == [[min(row + 1, seen_at_most) for row in range(7)]] * 2
 
 
+def test_layers_of_one_window_share_their_mask():
+    inputs, context = drawn(2, 5, 10), LayerContext(Causal())
+    masks = []
+    for module in (built(CAUSAL, window=3), built(CAUSAL, window=3), built(CAUSAL, window=2)):
+        handle = module.attend.register_forward_pre_hook(
+            lambda _, args, options: masks.append(options["mask"]), with_kwargs=True
+        )
+        module(inputs, None, context)
+        handle.remove()
+    assert masks[0] is masks[1]
+    assert masks[0] is not masks[2]
+
+
 def test_a_stack_may_attend_otherwise_than_the_other():
     shape = {"vocabulary": 13, "width": 12, "heads": 2, "encoder_attention": {"window": 2}}
     config = TransformerConfig(**shape, cross_attention={"value_width": 5})
-    kinds = [str(config.mechanism(Site(stack, 0, kind))) for stack, kind in (("encoder", "self"), ("decoder", "self"))]
-    assert ("window=2" in kinds[0], "window=None" in kinds[1]) == (True, True)
+    kinds = [repr(config.mechanism(Site(stack, 0, kind))) for stack, kind in (("encoder", "self"), ("decoder", "self"))]
+    assert kinds == ["exact(window=2)", "exact"]
     assert config.build().decoder.layers[1].cross_attention.value.out_features == 10
     with pytest.raises(ConfigError, match="lists 3 mechanisms for 2 layers of the encoder"):
         TransformerConfig(vocabulary=13, width=12, heads=2, attention=["exact"] * 3)
+
+
+def test_what_other_libraries_cannot_say_of_attention_is_not_lost_on_the_way_to_them():
+    llama = FAMILIES["llama"].config("llama-7b")
+    windowed = TransformerConfig.model_validate(llama.model_dump() | {"attention": [{"window": 5}, "exact"]})
+    with pytest.raises(ConfigError, match=r"attention = \(exact\(window=5\), exact\) cannot be said of a llama model"):
+        FAMILIES["llama"].write(windowed)
 
 
 # The contract

@@ -3,6 +3,7 @@
 Its state is the keys and values read so far; of cross-attention those of the memory, computed once.
 """
 
+from functools import cache
 from typing import Literal
 
 from jaxtyping import Float
@@ -104,6 +105,12 @@ class ExactShape(MechanismShape):
 PLAIN = ExactShape()
 
 
+@cache
+def _window(size: int) -> Window:
+    """One object for all layers: what is known of a mask is kept by the object."""
+    return Window(size)
+
+
 class ExactAttention(HeadAttention, Mechanism):
     """The projections and `attend`, with the keys and values read before as state."""
 
@@ -113,7 +120,7 @@ class ExactAttention(HeadAttention, Mechanism):
             similarity = Softcapped(similarity, shape.softcap)
         options = ProjectionOptions(shape.value_width, shape.biases, shape.query_key_norm)
         super().__init__(slot, options, similarity)
-        self.window = None if shape.window is None else Window(shape.window)
+        self.window = None if shape.window is None else _window(shape.window)
         self.turned = shape.turned
         self.rotary = None if shape.rotary is None else Rotary(slot.head_width, shape.rotary)
 
@@ -151,9 +158,7 @@ class ExactAttention(HeadAttention, Mechanism):
 
     def _mask(self, context: LayerContext) -> Mask | None:
         """The context's, and the layer's own window."""
-        if self.window is None:
-            return context.mask
-        return self.window if context.mask is None else context.mask & self.window
+        return context.mask if self.window is None else context.narrow(self.window)
 
     def _rotate(self, context: LayerContext) -> Rotate | None:
         """How this layer turns heads."""

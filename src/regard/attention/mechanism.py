@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
@@ -57,6 +58,13 @@ class LayerContext:
             self._made[key] = make()
         found: Made = self._made[key]
         return found
+
+    def narrow(self, own: Mask) -> Mask:
+        """The mask and a layer's own pattern, one object for all layers that have it: it is lowered once for them."""
+        mask = self.mask
+        if mask is None or torch.compiler.is_compiling():
+            return own if mask is None else mask & own
+        return self.once(own, lambda: mask & own)
 
     @property
     def cross(self) -> "LayerContext":
@@ -172,6 +180,10 @@ class MechanismShape(Config, ABC):
     def position_limit(self) -> int | None:
         """The longest text it can read, where there is one."""
         return None
+
+    def __repr__(self) -> str:
+        given = {key: value for key, value in self if value != type(self).model_fields[key].default}
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" if given else self.name
 
     def check(self, slot: Slot) -> None:
         """Raise ConfigError if it cannot be in this slot: by its abilities; a mechanism adds what it needs of sizes."""

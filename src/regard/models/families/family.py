@@ -117,7 +117,8 @@ class Family:
         except ConfigError as error:
             raise ConfigError(f"this model is no {self.name} model: {error.problem}", error.remedy) from error
         written, meant = again.settled().model_dump(), config.model_dump()
-        return {key: written[key] for key in meant if meant[key] != written[key] and key not in _OF_TRAINING}
+        differing = [key for key in meant if meant[key] != written[key] and key not in _OF_TRAINING]
+        return {key: repr(getattr(again, key)) if key in config.unions else written[key] for key in differing}
 
     def _hf(self, config: TransformerConfig) -> Values:
         if config.head not in self.architectures:
