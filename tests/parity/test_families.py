@@ -40,8 +40,8 @@ def outputs(peer, expected, side):
     found = their_call(peer, expected, side)(output_hidden_states=True)
     hidden = found.decoder_hidden_states[-1] if cross(peer) else None
     if not cross(peer):
-        hidden = found.last_hidden_state if peer.model == "BertModel" else found.hidden_states[-1]
-    if peer.model == "BertModel":
+        hidden = found.last_hidden_state if peer.model.endswith("Model") else found.hidden_states[-1]
+    if peer.model.endswith("Model"):
         return hidden, hidden
     if peer.model.endswith("QuestionAnswering"):
         return torch.stack((found.start_logits, found.end_logits), dim=-1), hidden

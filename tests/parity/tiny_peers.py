@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.data.batching import Inputs, Padded
 
 BERT = {"vocab_size": 53, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 41}
+LONGFORMER = BERT | {"max_position_embeddings": 64, "attention_window": [4, 2, 8], "sep_token_id": 2}
 LLAMA = BERT | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
 T5 = {"vocab_size": 53, "d_model": 24, "d_kv": 7, "d_ff": 41, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3}
 T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 19}
@@ -58,6 +59,11 @@ PEERS = {
     "bert spans": Peer("BertConfig", "BertForQuestionAnswering", BERT),
     "roberta masked": Peer("RobertaConfig", "RobertaForMaskedLM", BERT | {"max_position_embeddings": 64}),
     "roberta labels": Peer("RobertaConfig", "RobertaForSequenceClassification", BERT | {"num_labels": 5}),
+    "longformer": Peer("LongformerConfig", "LongformerModel", LONGFORMER),
+    "longformer masked": Peer("LongformerConfig", "LongformerForMaskedLM", LONGFORMER | {"attention_window": 2}),
+    "longformer labels": Peer(
+        "LongformerConfig", "LongformerForSequenceClassification", LONGFORMER | {"attention_window": 2, "num_labels": 5}
+    ),
     "gpt": Peer("GPT2Config", "GPT2LMHeadModel", GPT),
     "gpt untied": Peer("GPT2Config", "GPT2LMHeadModel", GPT | {"tie_word_embeddings": False, "n_inner": 41}),
     "t5": Peer("T5Config", "T5ForConditionalGeneration", T5),
@@ -104,7 +110,7 @@ def their_call(peer: Peer, model: nn.Module, side: str) -> Callable[..., Any]:
         given |= {"decoder_input_ids": inputs.tokens.ids, "decoder_attention_mask": inputs.tokens.real.long()}
     else:
         places = (texts.real.cumsum(1) - 1).clamp(min=0)
-        given["position_ids"] = places + 2 if peer.model.startswith("Roberta") else places
+        given["position_ids"] = places + 2 if peer.model.startswith(("Roberta", "Longformer")) else places
     return lambda **more: model(**given, **more, return_dict=True)
 
 

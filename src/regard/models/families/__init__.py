@@ -1,8 +1,8 @@
 """Published families of models, each a page of composition over the same parts."""
 
-from regard.models.families import bert, gpt, llama, marian, roberta, t5
+from regard.models.families import bert, gpt, llama, longformer, marian, roberta, t5
 from regard.models.families.family import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (bert.FAMILY, roberta.FAMILY, gpt.FAMILY, t5.FAMILY, llama.FAMILY, marian.FAMILY)
+    page.FAMILY.name: page.FAMILY for page in (bert, roberta, longformer, gpt, t5, llama, marian)
 }
