@@ -254,7 +254,7 @@ def test_a_resumed_training_draws_the_features_it_would_have_drawn():
 def test_a_longer_text_than_linformer_reads_is_known_before_and_refused():
     config = encoder(LinformerShape(max_tokens=19, projected=7)).config
     assert config.position_limit == 19
-    assert encoder(LinformerShape(max_tokens=19), positions="learnt", max_positions=7).config.position_limit == 7
+    assert encoder(LinformerShape(max_tokens=19), positions="learned", max_positions=7).config.position_limit == 7
     with pytest.raises(InputError, match="20 tokens are more than the 19 that this Linformer's projections"):
         config.build()(Inputs(Padded.of([[1] * 20])))
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from regard.attention.cache import KeyValues
 from regard.attention.core import checked
 from regard.attention.efficient.chunked import CHUNK, LogDecay, Sums, Valued, scan, spread
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told, costs_of_sums
+from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told, costs_of_sums
 from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
@@ -115,13 +115,13 @@ class GatedLinear(ImpliedWeights):
         return F.logsigmoid(self.in_heads(self.gate(inputs)).float()) / self.shape.temperature
 
     def read(
-        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
-    ) -> tuple[Attended, RecurrentState | None]:
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
+    ) -> tuple[Attended, SummedState | None]:
         decay = told.shut(self.log_decay(inputs), self.heads)
         assert decay is not None
         given, sums = (query, memory.keys, memory.values, decay), None if state is None else state.sums
         attended, sums = gated_linear_scan(*given, real=told.real, state=sums)
-        return attended, RecurrentState(sums)
+        return attended, SummedState(sums)
 
     def finish(self, inputs: Hidden, attended: Attended) -> Hidden:
         return self.joined(self.norm(attended) * F.silu(self.in_heads(self.output_gate(inputs))))

@@ -37,15 +37,15 @@ class Told:
 
 
 @dataclass(frozen=True, eq=False)
-class RecurrentState(AttentionState):
+class SummedState(AttentionState):
     """All tokens read so far as one matrix for each head, of one size however many they are."""
 
     sums: Sums
     largest: Float[Tensor, "batch heads 1 1"] | None = None
     """The logarithm that the sums are scaled by, where they are."""
 
-    def select(self, rows: RowIds) -> "RecurrentState":
-        return RecurrentState(self.sums[rows], None if self.largest is None else self.largest[rows])
+    def select(self, rows: RowIds) -> "SummedState":
+        return SummedState(self.sums[rows], None if self.largest is None else self.largest[rows])
 
     def trim(self, tokens: int) -> AttentionState:
         raise InputError(
@@ -68,8 +68,8 @@ class ImpliedWeights(Projections, Mechanism):
 
     @abstractmethod
     def read(
-        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
-    ) -> tuple[Attended, RecurrentState | None]:
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
+    ) -> tuple[Attended, SummedState | None]:
         """What the queries read of the values, and the state after them where there is one."""
 
     def start(self, memory: Hidden | None = None) -> KeyValues | None:
@@ -84,7 +84,7 @@ class ImpliedWeights(Projections, Mechanism):
             memory = KeyValues(state.keys.to(query.dtype), state.values.to(query.dtype))
             attended, _ = self.read(inputs, query, memory, self.told(inputs, state.tokens, context), None)
             return self.finish(inputs, attended), state
-        assert state is None or isinstance(state, RecurrentState)
+        assert state is None or isinstance(state, SummedState)
         own, told = self.keys_values(inputs, context.rotate), self.told(inputs, inputs.shape[1], context)
         attended, behind = self.read(inputs, query, own, told, state)
         return self.finish(inputs, attended), behind

@@ -27,7 +27,7 @@ from regard.attention.efficient.chunked import (
     widened,
     with_ones,
 )
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told, costs_of_sums
+from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told, costs_of_sums
 from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
@@ -98,14 +98,14 @@ class LinearAttention(ImpliedWeights):
     """`linear_attention` between projections; where it is causal with a state of its own."""
 
     def read(
-        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
-    ) -> tuple[Attended, RecurrentState | None]:
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
+    ) -> tuple[Attended, SummedState | None]:
         if not self.slot.causal:
             return linear_attention(query, memory.keys, memory.values, real=told.real), None
         sums, decay = None if state is None else state.sums, told.shut(None, self.heads)
         given = (query, memory.keys, memory.values)
         attended, sums = linear_scan(*given, real=told.real, log_decay=decay, state=sums)
-        return attended, RecurrentState(sums)
+        return attended, SummedState(sums)
 
 
 register_mechanism(LinearShape)

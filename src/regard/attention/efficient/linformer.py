@@ -1,6 +1,6 @@
 """Linformer (Wang et al. 2020): keys and values projected along the length, so that queries meet a few of them.
 
-    head_i = softmax(Q_i (E_i K_i)ᵀ / √d_k) · F_i V_i          E_i and F_i: [projected, tokens], learnt (eq. 7)
+    head_i = softmax(Q_i (E_i K_i)ᵀ / √d_k) · F_i V_i          E_i and F_i: [projected, tokens], learned (eq. 7)
 
 A text of n tokens meets the first n columns of E and F, up to the number they were made for; padding meets none, and
 places are counted from a text's first token. With n rows and the identity for E and F this is exact attention of n
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues
 from regard.attention.core import attend, checked
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
+from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told
 from regard.attention.mechanism import Abilities, AttentionCosts, Mechanism, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
@@ -78,7 +78,7 @@ class LinformerShape(MechanismShape):
 
     name: Literal["linformer"] = Field("linformer", description="how a layer attends")
     projected: int = Field(64, ge=1, le=2**20, description="keys and values that are left of a text's")
-    max_tokens: int = Field(512, ge=1, le=2**27, description="the longest text; a projection is learnt for each place")
+    max_tokens: int = Field(512, ge=1, le=2**27, description="the longest text; a projection is learned for each place")
     sharing: Literal["none", "headwise", "key_value", "layerwise"] = Field(
         "headwise", description="who has one projection: nobody, a layer's heads, its keys and values too, all layers"
     )
@@ -139,8 +139,8 @@ class Linformer(ImpliedWeights):
         return owner.key_length, owner.key_length if owner.value_length is None else owner.value_length
 
     def read(
-        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
-    ) -> tuple[Attended, RecurrentState | None]:
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
+    ) -> tuple[Attended, SummedState | None]:
         dropout = self.slot.dropout if self.training else 0.0
         given = (query, memory.keys, memory.values, *self.lengths)
         return linformer_attention(*given, real=told.real, dropout=dropout), None

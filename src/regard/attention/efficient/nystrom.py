@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from regard.attention.cache import KeyValues
 from regard.attention.core import attend, checked, weights
 from regard.attention.efficient.chunked import spread, widened
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told
+from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told
 from regard.attention.mask import Dense, Padding
 from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
@@ -131,7 +131,9 @@ class NystromShape(MechanismShape):
         steps = 4 * 6 * count**3 / tokens if self.inverse == "iterative" else 0  # not those of singular values
         through = 4 * count * slot.head_width + count**2 * (slot.head_width + slot.head_width) / tokens
         means = 2 * count * slot.head_width
-        work = 2 * slot.heads * (through + means + steps) + 2 * slot.key_value_heads * self.convolution * slot.head_width
+        work = (
+            2 * slot.heads * (through + means + steps) + 2 * slot.key_value_heads * self.convolution * slot.head_width
+        )
         return AttentionCosts(work, 0, None)
 
     def make(self, slot: Slot) -> "Nystrom":
@@ -151,8 +153,8 @@ class Nystrom(ImpliedWeights):
             nn.init.uniform_(self.neighbours, -bound, bound)
 
     def read(
-        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
-    ) -> tuple[Attended, RecurrentState | None]:
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
+    ) -> tuple[Attended, SummedState | None]:
         given, steps = (query, memory.keys, memory.values), 6 if self.shape.inverse == "iterative" else None
         attended = nystrom_attention(*given, landmarks=self.shape.landmarks, real=told.real, iterations=steps)
         if self.neighbours is not None:

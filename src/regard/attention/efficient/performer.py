@@ -31,7 +31,7 @@ from regard.attention.efficient.chunked import (
     widened,
     with_ones,
 )
-from regard.attention.efficient.implied import ImpliedWeights, RecurrentState, Told, costs_of_sums
+from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told, costs_of_sums
 from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
@@ -84,9 +84,9 @@ def performer_scan(
     *,
     real: Bool[Tensor, "batch keys"] | None = None,
     log_decay: LogDecay | None = None,
-    state: RecurrentState | None = None,
+    state: SummedState | None = None,
     chunk: int = CHUNK,
-) -> tuple[Valued, RecurrentState]:
+) -> tuple[Valued, SummedState]:
     """The causal one from a state on, and the state behind its last token; a decay comes on top of its own."""
     key, value = (spread(one, query.shape[1]) for one in (key, value))
     logarithms = log_features(key, projection, real)
@@ -105,7 +105,7 @@ def performer_scan(
     decay = shrunk if log_decay is None else shrunk + log_decay
     sums = None if state is None else state.sums
     out, sums = normalised_scan(*features, value, decay, state=sums, chunk=chunk)
-    return out.to(value.dtype), RecurrentState(sums, largest[:, :, -1:])
+    return out.to(value.dtype), SummedState(sums, largest[:, :, -1:])
 
 
 def query_features(query: Query, projection: Projection) -> Float[Tensor, "batch heads queries features"]:
@@ -176,8 +176,8 @@ class Performer(ImpliedWeights):
         self.projection = self.drawn(number).to(self.projection)
 
     def read(
-        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: RecurrentState | None
-    ) -> tuple[Attended, RecurrentState | None]:
+        self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
+    ) -> tuple[Attended, SummedState | None]:
         if self.training and self.shape.redraw:
             self.batches += 1
             if int(self.batches) % self.shape.redraw == 0:
