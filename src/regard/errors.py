@@ -52,7 +52,7 @@ def choose(name: str, known: Iterable[str]) -> str:
     >>> choose("sinusoidl", ["rotary", "sinusoidal"])
     "did you mean 'sinusoidal'? known: rotary, sinusoidal"
     """
-    names = sorted(known)
+    names = sorted(set(known))
     near = get_close_matches(name, names, n=1)
     listing = f"known: {', '.join(names)}"
     return f"did you mean {near[0]!r}? {listing}" if near else listing

@@ -85,7 +85,7 @@ class TransformerShape(BlockConfig, NetworkShape):
 
     @property
     def words(self) -> str:
-        layers = f"{self.layers} layers"
+        layers = "1 layer" if self.layers == 1 else f"{self.layers} layers"
         if self.reads_source:
             layers = f"{self.encoder_layers or self.layers} + {self.layers} layers"
         return f"{self.architecture}, {layers}, width {self.width}, {self.heads} heads"

@@ -117,6 +117,7 @@ class Checkpoint(NetworkShape):
     """
 
     name: Literal["checkpoint"] = Field("checkpoint", description="the network of a folder", exclude=True)
+    vectors: str | None = Field(None, description="none: the folder's own are begun with", exclude=True)
     folder: str = Field(alias="from", min_length=1, description="the folder of a trained model to begin with")
     dropout: float | None = Field(None, ge=0.0, lt=1.0, description="in place of the folder's")
 

@@ -81,6 +81,7 @@ def word_attention_text(found: WordAttention) -> str:
     others = [at for at in np.argsort(-means, kind="stable") if at != found.itself and not is_special(found.words[at])]
     wide = max(len(label(found.words[at])) for at in [*others, found.itself])
     special = sum(float(means[at]) for at, word in enumerate(found.words) if is_special(word))
+    wide = max(wide, len("special tokens")) if special else wide
     lines = [f"{found.word!r} looks at       mean   most, and where"]
     for at in others:
         layer, head, most = found.most(int(at))
