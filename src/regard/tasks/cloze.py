@@ -18,7 +18,7 @@ from regard.data.corpus import Corpus, Pair, Split
 from regard.data.sources import PAIR
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
-from regard.errors import InputError
+from regard.errors import ConfigError, InputError
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
 from regard.tasks.generation import TOGETHER
