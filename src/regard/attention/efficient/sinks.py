@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.core import weights
 from regard.attention.efficient.block_sparse import GlobalKeys, attend_sparse
@@ -38,7 +37,6 @@ def sinks_attention(
     sinks: int,
     places: Int[Tensor, "#batch keys"] | None = None,
     mask: Mask | None = None,
-    bias: Bias | None = None,
     dropout: float = 0.0,
 ) -> Attended:
     """Every token reads the `window` last ones, itself included, and the first `sinks` of its text.
@@ -47,7 +45,7 @@ def sinks_attention(
     """
     pattern = sinks_mask(window, sinks, key.shape[2], query.device, places)
     whole = pattern if mask is None else pattern & mask
-    return attend_sparse(query, key, value, mask=whole, bias=bias, dropout=dropout)
+    return attend_sparse(query, key, value, mask=whole, dropout=dropout)
 
 
 def sinks_mask(
