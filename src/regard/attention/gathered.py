@@ -94,7 +94,7 @@ class _Tiled:
         """Rows of tiles by how many live ones they have: up to 1, 2, 3–4, 5–8, …; no more at once than `TOGETHER`."""
         level = torch.ceil(torch.log2(self.counts.clamp(min=1).double())).long()
         groups = [torch.nonzero(level == one).squeeze(1) for one in sorted(set(level.tolist()))]
-        return [rows for group in groups for rows in group.split(TOGETHER)]
+        return [rows for group in groups for rows in torch.split(group, TOGETHER)]
 
     def _group(self, rows: Tensor) -> Tensor:
         """One SDPA call: rows of tiles are its batch, and what each gathers its keys."""

@@ -28,10 +28,10 @@ from regard.errors import InputError
 class GlobalKeys(Mask):
     """These keys are seen by all; a batch of one stands for every sequence.
 
-        GlobalKeys([[True, False, False, True]])     ■ · · ■
-                                                     ■ · · ■
-                                                     ■ · · ■
-                                                     ■ · · ■
+    GlobalKeys([[True, False, False, True]])     ■ · · ■
+                                                 ■ · · ■
+                                                 ■ · · ■
+                                                 ■ · · ■
     """
 
     table: Bool[Tensor, "#batch keys"]
@@ -70,9 +70,7 @@ def attend_sparse(
     """`attend`, where every long text is computed tile by tile."""
     call = Call(query, key, value, resolve(similarity, query.shape[-1]), mask, bias, dropout)
     found = next((one.name for one in _sparse(call) if one.unsupported(call) is None), None)
-    return attend(
-        query, key, value, similarity=call.similarity, mask=mask, bias=bias, dropout=dropout, kernel=found
-    )
+    return attend(query, key, value, similarity=call.similarity, mask=mask, bias=bias, dropout=dropout, kernel=found)
 
 
 def _sparse(call: Call) -> tuple[Kernel, ...]:
