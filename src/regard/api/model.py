@@ -191,7 +191,8 @@ class Model:
             logits, _ = self.module.extend(read, state)
             written = (*ids, self.tokenizer.eos_id)
             likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
-            finished([Hypothesis(written, float(likely.sum()), rows=(0,) * len(written))])
+            rows, terms = (0,) * len(written), tuple(likely.tolist())
+            finished([Hypothesis(written, float(likely.sum()), rows, terms)])
 
     def logits(self, text: str, *, target: str | None = None) -> Float[Tensor, "*tokens out"]:
         """The network's own numbers for a text, read as the model reads it, with its special tokens and its template.
