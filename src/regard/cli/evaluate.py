@@ -1,6 +1,6 @@
 """`regard evaluate`: the task's metric, with what was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,7 +51,6 @@ def evaluate(
     Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
     from regard import api
-    from regard.metrics.text import signature
     from regard.tasks.task import Measuring
     from regard.training.progress import MeasuringBar, console
 
@@ -68,8 +67,18 @@ def evaluate(
     if as_json:
         record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics, **simple}
         typer.echo(to_json(record | where(loaded)))
-        return
-    typer.echo(f"{task.name} on {name}, {len(found)} example{'' if len(found) == 1 else 's'}")
+    else:
+        _say(loaded, f"{name}, {len(found)} example{'' if len(found) == 1 else 's'}", reading, metrics, simple)
+
+
+def _say(
+    loaded: "Model", what: str, reading: Mapping[str, Any], metrics: Mapping[str, float], simple: Mapping[str, float]
+) -> None:
+    """For people."""
+    from regard.metrics.text import signature
+
+    task = loaded.task
+    typer.echo(f"{task.name} on {what}")
     if reading:
         typer.echo(f"windows of {reading['window']} tokens, stride {reading['stride']}")
     for metric, value in metrics.items():

@@ -3,8 +3,8 @@
     source   40가7713너2…95ㄱㄴㄱ
     target   ㅏ ㅓ ㅏ
 
-A Hangul syllable is one character made of two, so one token holds a key and its value: 가 says of ㄱ that it is ㅏ. Keys
-are the 19 first letters, each at most once among the filler of digits, values the 21 vowels. At the end keys stand
+A Hangul syllable is one character made of two, so one token holds a key and its value: 가 says of ㄱ that it is ㅏ.
+Keys are the 19 first letters, each at most once among the filler of digits, values the 21 vowels. At the end keys stand
 alone: each is a question, and a gap that the vowel belongs in. So all that is asked for is to find one token among
 thousands by what it says, whatever lies between; a text asks many questions at once, which makes it quick to learn;
 guessing is right once in 21 times. It is associative recall (Arora et al. 2023, §3) without the neighbourhood of key

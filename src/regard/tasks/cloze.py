@@ -18,10 +18,9 @@ from regard.data.corpus import Corpus, Pair, Split
 from regard.data.sources import PAIR
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
-from regard.errors import InputError
+from regard.errors import ConfigError, InputError
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import require_positions
 from regard.tasks.generation import TOGETHER
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.pairs import open_corpus, read_pair_files
@@ -80,8 +79,12 @@ class ClozeTask(Task[Corpus]):
         """Texts of like length side by side."""
         plan, how = recipe.training, self.objective(tokenizer)
         held = how.encode(held_out(data, "valid"))
-        if held:
-            require_positions(module.config, max(map(how.cost, held)))
+        longest, limit = max(map(how.cost, held), default=0), module.config.position_limit
+        if limit is not None and longest > limit:
+            raise ConfigError(
+                f"a text of {longest} tokens reaches further than the {limit} positions that are learnt",
+                "give shorter texts" if recipe.model.begins_in else f"use model.max_positions={longest}",
+            )
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
         valid = [how.batch(rows) for rows in by_length(held, how, plan.batch_tokens)]

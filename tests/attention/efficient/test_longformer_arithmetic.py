@@ -108,7 +108,7 @@ def test_a_long_text_runs_on_live_tiles_alone(monkeypatch):
     out = longformer_attention(query, key, value, local=local_masks(64, [1, 2]), global_tokens=tokens)
     row = 1000
     for head, step in enumerate((1, 2)):
-        keys = [0] + [at for at in range(row - 64 * step, row + 65 * step, step)]
+        keys = [0, *range(row - 64 * step, row + 65 * step, step)]
         near = key[0, head, keys].double(), value[0, head, keys].double()
         weights = (query[0, head, row].double() @ near[0].T / 8**0.5).softmax(-1)
         assert_close(out[0, head, row], (weights @ near[1]).float())

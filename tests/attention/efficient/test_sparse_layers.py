@@ -208,7 +208,9 @@ def test_reading_piece_by_piece_equals_reading_at_once_and_keeps_no_more_than_it
             assert_close(found[row, begin:], whole[sequence, past:here][begin:], 1e-12)
         state, order, past = state.select(torch.tensor([1, 0])), order.flip(0), here
         near = state if isinstance(state, BoundedKeys) else state.near
-        most = shape.window - 1 + shape.sinks if name in ("sinks", "window alone") else layer.reach + shape.global_tokens
+        most = (
+            shape.window - 1 + shape.sinks if name in ("sinks", "window alone") else layer.reach + shape.global_tokens
+        )
         assert near.held.tokens == min(most, past)
 
 

@@ -1,12 +1,12 @@
 """BigBird (Zaheer et al. 2020, §2 and appendix D): blocks see their neighbours, some at random, and a few see all.
 
-    ■ ■ ■ ■ ■ ■ ■     one square is a block of tokens: the first is global, the window is 3 blocks wide, and every block
-    ■ ■ ■ · · ■ ·     draws one more among those it does not see yet
-    ■ ■ ■ ■ · · ·
-    ■ · ■ ■ ■ · ■     Which blocks a text draws depends on the seed, the block and how many blocks the text has: not on
-    ■ · · ■ ■ ■ ·     padding, neighbours, device or call. All heads of a layer share them; the layers' seeds differ.
-    ■ ■ · · ■ ■ ■
-    ■ · · ■ · ■ ■     It is an encoder's: a decoder uses `sinks`, `longformer` or exact attention.
+■ ■ ■ ■ ■ ■ ■     one square is a block of tokens: the first is global, the window is 3 blocks wide, and every block
+■ ■ ■ · · ■ ·     draws one more among those it does not see yet
+■ ■ ■ ■ · · ·
+■ · ■ ■ ■ · ■     Which blocks a text draws depends on the seed, the block and how many blocks the text has: not on
+■ · · ■ ■ ■ ·     padding, neighbours, device or call. All heads of a layer share them; the layers' seeds differ.
+■ ■ · · ■ ■ ■
+■ · · ■ · ■ ■     It is an encoder's: a decoder uses `sinks`, `longformer` or exact attention.
 """
 
 from dataclasses import dataclass, replace
@@ -105,7 +105,9 @@ class Blocks(Mask):
         size = self.pattern.block
         mine = torch.div(at.query - begin[batch], size, rounding_mode="floor")
         other = torch.div(at.key - begin[batch], size, rounding_mode="floor")
-        found = ((mine - other).abs() <= self.pattern.aside) | (mine < self.pattern.first) | (other < self.pattern.first)
+        found = (
+            ((mine - other).abs() <= self.pattern.aside) | (mine < self.pattern.first) | (other < self.pattern.first)
+        )
         draws = self.draws.to(at.key.device)
         row = mine.clamp(0, draws.shape[1] - 1)
         for draw in range(self.pattern.random):
@@ -113,7 +115,7 @@ class Blocks(Mask):
         return found
 
     def bounds(self, tiles: Tiles) -> Bounds:
-        """Near and global by the corners of a tile; drawn blocks where their first and last token and each between is."""
+        """Near and global by the corners of a tile; drawn blocks where all their tokens are."""
         size, device = self.pattern.block, tiles.first_key.device
         begin = self.begin.to(device).view(-1, 1, 1, 1)
 

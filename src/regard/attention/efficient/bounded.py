@@ -1,4 +1,4 @@
-"""A state that does not grow: the keys and values of the last tokens and of the first ones, wherever the text has got to.
+"""A state that does not grow: keys and values of the last tokens and of the first ones, wherever the text has got to.
 
 Each has its column of the whole text beside it, so that every mask and bias is asked what it would be asked if nothing
 had been left out: a step computes the same numbers as the whole text does.
@@ -66,7 +66,8 @@ class BoundedKeys(AttentionState):
     def _taken(self, index: Int[Tensor, "rows kept"], columns: Int[Tensor, "rows kept"]) -> "BoundedKeys":
         places = index[:, None, :, None]
         keys, values = (
-            one.gather(2, places.expand(-1, one.shape[1], -1, one.shape[3])) for one in (self.held.keys, self.held.values)
+            one.gather(2, places.expand(-1, one.shape[1], -1, one.shape[3]))
+            for one in (self.held.keys, self.held.values)
         )
         return BoundedKeys(KeyValues(keys, values), columns)
 
@@ -87,7 +88,7 @@ class BoundedKeys(AttentionState):
 
     def read(self, query: Query, grid: Grid, allowed: Tensor, bias: Bias | None, dropout: float) -> Attended:
         """What the queries read of what is held, where it is allowed: queries × held, both few."""
-        rows, heads, queries, _ = query.shape
+        rows, _, queries, _ = query.shape
         table = (allowed & self.real()).expand(rows, allowed.shape[1], queries, -1)
         added = None if bias is None else bias.values(grid).to(query.dtype)
         return attend(query, self.held.keys, self.held.values, mask=Dense(table), bias=added, dropout=dropout)

@@ -1,13 +1,13 @@
 """Longformer (Beltagy et al. 2020, §3): every token sees its neighbours, a few global ones see and are seen by all.
 
-    ■ ■ ■ · · · ·     a window of so many tokens on both sides (§3.1, figure 2b), with gaps where a head is dilated (2c),
+    ■ ■ ■ · · · ·     so many tokens on both sides (§3.1, figure 2b), with gaps where a head is dilated (2c),
     ■ ■ · · · · ·     and global tokens (2d, here the first): their column is live, and their row reads by projections
     ■ ■ ■ ■ · · ·     Q_g, K_g, V_g of its own (§3.1, "Linear projections for global attention")
     ■ · ■ ■ ■ · ·
 
-Time and memory grow as tokens × (window · dilation + global tokens). Looking back alone it is the paper's language model
-(§4.1); decoding keeps what the window reaches and the first tokens. Here is the arithmetic, and which tokens are global;
-`longformer_layer.py` has the layer.
+Time and memory grow as tokens × (window · dilation + global tokens). Looking back alone it is the paper's language
+model (§4.1); decoding keeps what the window reaches and the first tokens. Here is the arithmetic, and which tokens are
+global; `longformer_layer.py` has the layer.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from regard.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class GlobalTokens:
-    """Where the global tokens stand, and what they read with: queries of theirs alone, keys and values of all tokens."""
+    """Where the global tokens stand, and what they read with: queries of their own, keys and values of all tokens."""
 
     positions: Int[Tensor, "#batch globals"]
     """Of each sequence; −1 where it has fewer."""

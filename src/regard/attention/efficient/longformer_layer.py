@@ -1,8 +1,8 @@
 """Longformer as a layer's attention (Beltagy et al. 2020, §3): its options, its projections, its state.
 
 Which tokens are global is said in the recipe: the first ones of every text (the one whose vector a head pools, §3.1
-"classification"), those with given ids (such as a separator's), or all before the first of one id (a question before its
-passage, "question answering").
+"classification"), those with given ids (such as a separator's), or all before the first of one id (a question before
+its passage, "question answering").
 """
 
 from dataclasses import dataclass
@@ -185,7 +185,9 @@ class Longformer(Projections, Mechanism):
             everything = everything.append(BoundedKeys.of(self._theirs(inputs, own, context.rotate), past))
             places = torch.where((first >= past) & (first < total), first - past, -1)
             rows = everything.grid(self.heads, first.clamp(max=total - 1), total)
-            may = Causal().allowed(rows) if context.mask is None else Causal().allowed(rows) & context.mask.allowed(rows)
+            may = (
+                Causal().allowed(rows) if context.mask is None else Causal().allowed(rows) & context.mask.allowed(rows)
+            )
             asking = self._asking(inputs, query, places, context.rotate)
             out = put_rows(out, places, everything.read(asking, rows, may, context.bias, dropout))
             everything = everything.bounded(0, first, total)

@@ -1,12 +1,12 @@
 """A sliding window with attention sinks (StreamingLLM, Xiao et al. 2023, §3.2): the last tokens, and the very first.
 
-    ■ · · · · · ·     window 3, 1 sink: without the first tokens, on which every softmax puts what it need not put
-    ■ ■ · · · · ·     anywhere else (§3.1), a window's outputs collapse as soon as they leave it
-    ■ ■ ■ · · · ·
-    ■ ■ ■ ■ · · ·     Decoding keeps the sinks and the window, however long the text: constant memory and time a token.
-    ■ · ■ ■ ■ · ·
-    ■ · · ■ ■ ■ ·     Positions are those of the text; the paper counts them within the cache, for models that were
-    ■ · · · ■ ■ ■     trained on whole, short texts.
+■ · · · · · ·     window 3, 1 sink: without the first tokens, on which every softmax puts what it need not put
+■ ■ · · · · ·     anywhere else (§3.1), a window's outputs collapse as soon as they leave it
+■ ■ ■ · · · ·
+■ ■ ■ ■ · · ·     Decoding keeps the sinks and the window, however long the text: constant memory and time a token.
+■ · ■ ■ ■ · ·
+■ · · ■ ■ ■ ·     Positions are those of the text; the paper counts them within the cache, for models that were
+■ · · · ■ ■ ■     trained on whole, short texts.
 """
 
 from typing import Literal
@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.core import weights
 from regard.attention.efficient.block_sparse import GlobalKeys, attend_sparse
@@ -38,7 +37,6 @@ def sinks_attention(
     sinks: int,
     places: Int[Tensor, "#batch keys"] | None = None,
     mask: Mask | None = None,
-    bias: Bias | None = None,
     dropout: float = 0.0,
 ) -> Attended:
     """Every token reads the `window` last ones, itself included, and the first `sinks` of its text.
@@ -47,7 +45,7 @@ def sinks_attention(
     """
     pattern = sinks_mask(window, sinks, key.shape[2], query.device, places)
     whole = pattern if mask is None else pattern & mask
-    return attend_sparse(query, key, value, mask=whole, bias=bias, dropout=dropout)
+    return attend_sparse(query, key, value, mask=whole, dropout=dropout)
 
 
 def sinks_mask(
@@ -67,9 +65,7 @@ class SinksShape(MechanismShape):
     window: int = Field(512, ge=1, description="last tokens that one sees, itself included")
     sinks: int = Field(4, ge=0, description="first tokens that all see")
 
-    abilities = Abilities(
-        causal=True, bidirectional=False, documents=True, masks=True, score_bias=True, dropout=True
-    )
+    abilities = Abilities(causal=True, bidirectional=False, documents=True, masks=True, score_bias=True, dropout=True)
 
     samples = ({"window": 2, "sinks": 1}, {"window": 3, "sinks": 2}, {"window": 1, "sinks": 0})
 

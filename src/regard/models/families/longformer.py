@@ -1,8 +1,8 @@
 """Longformer (Beltagy et al. 2020): RoBERTa that reads long documents, by windows and a few global tokens.
 
-Which tokens are global is no part of Hugging Face's config: its classes choose them. A classifier's is the first, whose
-vector is pooled; all of a question are, before the first separator; where words are filled in and where there is no head,
-none is. A model with others is kept as Regard's.
+Which tokens are global is no part of Hugging Face's config: its classes choose them. A classifier's is the first,
+whose vector is pooled; all of a question are, before the first separator; where words are filled in and where there is
+no head, none is. A model with others is kept as Regard's.
 """
 
 from typing import Any
@@ -59,7 +59,8 @@ def _to_hf_extra(config: TransformerConfig) -> Values:
         others = ", ".join(sorted({shape.name for shape in shapes} - {"longformer"}))
         raise ConfigError(f"layers attend by {others}", "convert to a family whose layers do")
     before = {shape.global_before for shape in shapes if isinstance(shape, LongformerShape)}
-    separator = {"sep_token_id": one for one in before if one is not None}
+    separators = [one for one in before if one is not None]
+    separator = {"sep_token_id": separators[0]} if separators else {}
     return roberta.FAMILY.to_hf_extra(config) | {"attention_window": windows} | separator
 
 
