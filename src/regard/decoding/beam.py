@@ -265,18 +265,20 @@ def _extend(rule: _Rule, sequence: _Sequence, banks: Banks, likely: Float[Tensor
             for longer in refused:
                 watch.pruned(longer.node, kept[-1].total if kept else None, sequence.size)
     if watch is not None:
-        _tell_others(watch, sequence, banks, likely)
+        least = min((one.total for one in running), default=None)
+        _tell_others(watch, sequence, banks, likely, least)
     if not running and not sequence.finished:
         raise nothing_left(len(sequence.running[0].ids))
     sequence.running = running
 
 
-def _tell_others(watch: BeamWatch, sequence: _Sequence, banks: Banks, likely: Float[Tensor, "beams vocab"]) -> None:
-    """Tokens that were not even looked at, so that every beam has some alternatives."""
+def _tell_others(
+    watch: BeamWatch, sequence: _Sequence, banks: Banks, likely: Float[Tensor, "beams vocab"], least: float | None
+) -> None:
+    """Tokens that were not even looked at, so that every beam has alternatives; `least` is the last that is kept."""
     known = {(one.beam, one.token) for candidates in banks.values() for one in candidates}
     before = torch.tensor([beam.total for beam in sequence.running], dtype=likely.dtype, device=likely.device)
     totals = likely + before[:, None]
-    least = min((one.total for candidates in banks.values() for one in candidates), default=None)
     for place, beam in enumerate(sequence.running):
         for token in likeliest(likely[place], watch.alternatives):
             if (place, token) not in known:

@@ -198,7 +198,9 @@ class BeamWatch:
         one = self.branches[node - 1]
         power = self.strategy.length_penalty
         rule = "" if power == 0 else f" / {one.step}" if power == 1 else f" / {one.step}^{power:g}"
-        self._became(node, "finished", f"it ends here, with the score {one.total:.3f}{rule} = {one.score:.3f}")
+        self._became(
+            node, "finished", f"it ends here, with the score {_number(one.total)}{rule} = {_number(one.score)}"
+        )
 
     def pruned(self, node: int, last_kept: float | None, size: int) -> None:
         """It is not among the best of its step."""
@@ -208,23 +210,30 @@ class BeamWatch:
             self._became(node, "pruned", why)
         else:
             beside = f"the last of the {size} that were kept" if size > 1 else "the one that was kept"
-            why = f"rank {one.rank} of its step: Σ log p {one.total:.3f} is not above {last_kept:.3f}, {beside}"
+            why = (
+                f"rank {one.rank} of its step: Σ log p {_number(one.total)} is not above {_number(last_kept)}, {beside}"
+            )
             self._became(node, "pruned", why, last_kept)
 
     def left(self, node: int, worst: float) -> None:
         """It had finished, and better ones came."""
         one, size = self.branches[node - 1], self.strategy.size // self.strategy.parts
-        why = f"it ended with the score {one.score:.3f}, but {size} better ones ended too: the last has {worst:.3f}"
+        why = f"it ended with the score {_number(one.score)}, but {size} better ones ended too: the last has {_number(worst)}"
         self._became(node, "pruned", why, worst)
 
     def abandoned(self, node: int, worst: float) -> None:
         """It was running when the search was over."""
         one, size = self.branches[node - 1], self.strategy.size // self.strategy.parts
-        why = f"when {size} had ended it stood at the score {one.score:.3f}, not above {worst:.3f}, the last of them"
+        why = f"when {size} had ended it stood at the score {_number(one.score)}, not above {_number(worst)}, the last of them"
         self._became(node, "pruned", why, worst)
 
     def _became(self, node: int, fate: Fate, why: str, threshold: float | None = None) -> None:
         self.branches[node - 1] = replace(self.branches[node - 1], fate=fate, why=why, threshold=threshold)
+
+
+def _number(value: float) -> str:
+    """With a real minus, and enough digits to tell it from 0."""
+    return f"{value:.{3 if not value or abs(value) >= 0.01 else 5}f}".replace("-", "−")
 
 
 def likeliest(row: Float[Tensor, "vocab"], count: int) -> list[int]:
