@@ -218,13 +218,14 @@ class BeamWatch:
     def left(self, node: int, worst: float) -> None:
         """It had finished, and better ones came."""
         one, size = self.branches[node - 1], self.strategy.size // self.strategy.parts
-        why = f"it ended with the score {_number(one.score)}, but {size} better ones ended too: the last has {_number(worst)}"
+        why = f"it ended with the score {_number(one.score)}, but {size} better ones ended: the last {_number(worst)}"
         self._became(node, "pruned", why, worst)
 
     def abandoned(self, node: int, worst: float) -> None:
         """It was running when the search was over."""
         one, size = self.branches[node - 1], self.strategy.size // self.strategy.parts
-        why = f"when {size} had ended it stood at the score {_number(one.score)}, not above {_number(worst)}, the last of them"
+        score = _number(one.score)
+        why = f"when {size} had ended it stood at the score {score}, not above {_number(worst)}, the last of them"
         self._became(node, "pruned", why, worst)
 
     def _became(self, node: int, fate: Fate, why: str, threshold: float | None = None) -> None:

@@ -153,9 +153,7 @@ class Generation(Task[D]):
     def strategy(self, model: Loaded, asked: Strategy | None) -> Strategy:
         """What was asked for, or the model's own; its constraints, with the model's, as filters."""
         if not isinstance(asked, Greedy | Sample | Beam | Contrastive | None):
-            raise InputError(
-                f"{asked!r} is not a strategy", "use regard.Greedy, Sample, Beam or Contrastive"
-            )
+            raise InputError(f"{asked!r} is not a strategy", "use regard.Greedy, Sample, Beam or Contrastive")
         chosen = asked or model.decoding.chosen()
         constraints = (*model.decoding.constraints, *chosen.constraints)
         if not constraints:

@@ -70,8 +70,8 @@ def story(tree: BeamTree) -> list[str]:
     rule = "Σ log p" if power == 0 else "Σ log p / length" if power == 1 else f"Σ log p / length^{power:g}"
     told = [
         f"Beam search keeps the {tree.size} best beginnings side by side. At every step each of them is tried with "
-        f"every token that could come next; the {tree.size} with the largest sum of log-probabilities (Σ) are kept, all "
-        f"others are pruned. Of those that end, the one with the best score, {rule}, wins.",
+        f"every token that could come next; the {tree.size} with the largest sum of log-probabilities (Σ) are kept, "
+        f"all others are pruned. Of those that end, the one with the best score, {rule}, wins.",
         f"The winner is “{best.text}” with the score {number(best.score)} {added_up(end, power)}.",
     ]
     if len(tree.finished) > 1:
@@ -119,7 +119,8 @@ def _alternatives(tree: BeamTree) -> Iterable[str]:
         others = [one for one in tree.branches if one.parent == branch.parent and one.number != node]
         others.sort(key=lambda one: -one.log_probability)
         listed = " ".join(
-            f'<span class="{one.fate}" title="{_text(one.why)}">{_token(one.token)} {_share(one.log_probability)}</span>'
+            f'<span class="{one.fate}" title="{_text(one.why)}">{_token(one.token)} '
+            f"{_share(one.log_probability)}</span>"
             for one in others[:ALTERNATIVES]
         )
         on = f"<code>--from {_text(json.dumps(before + others[0].token, ensure_ascii=False))}</code>" if others else ""
