@@ -19,7 +19,7 @@ def shown(found: DecodingComparison) -> ComparisonView:
     note = (
         "Likelihood: mean log p of a token under the model itself. distinct-2: of all pairs of neighbouring words in "
         f"all answers, the share that are different. Repetition: of every answer's runs of {REPEATED} words, the share "
-        "that stood in it before. One knob is turned at a time; sampling is at temperature 1 where that is not the knob."
+        "that stood in it before. One knob is turned at a time; sampling is at temperature 1 unless that is the knob."
     )
     subtitle = (
         f"{found.model}; {found.prompts} prompts of {found.data}, at most {found.max_new_tokens} new tokens, "

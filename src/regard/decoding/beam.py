@@ -327,7 +327,9 @@ def _charge(scores: Float[Tensor, "rows vocab"], running: list[list[_Running]], 
     for beams, cost in zip(running, costs, strict=True):
         if cost:
             tokens = torch.tensor(list(cost), device=scores.device)
-            scores[row : row + len(beams), tokens] -= torch.tensor(list(cost.values())).to(scores)
+            scores[row : row + len(beams), tokens] -= torch.tensor(
+                list(cost.values()), dtype=scores.dtype, device=scores.device
+            )
         row += len(beams)
 
 

@@ -207,16 +207,17 @@ def _advance(
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
     draws, written = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids)), Written(stop, len(ids))
-    steps = (*filters, *strategy.filters)
-    generated = Generated.begin(inputs, stop.max_new_tokens) if steps or watch else None
+    needed = filters or strategy.filters or watch
+    generated = Generated.begin(inputs, stop.max_new_tokens) if needed else None
     for place in range(stop.max_new_tokens):
         logits, state = stepper.step(ids, state)
-        scores = logits if generated is None else apply(steps, logits, generated)
+        scores = logits if generated is None else apply(filters, logits, generated)
+        if filters and bool((scores.amax(dim=-1) == -torch.inf).any()):
+            raise nothing_left(place)
+        scores = scores if generated is None else apply(strategy.filters, scores, generated)
         ids = strategy.choose(scores, draws(sequence))
         likely = log_probability(logits, ids)
         check_likely(likely)
-        if filters and bool((scores.gather(1, ids[:, None]) == -torch.inf).any()):
-            raise nothing_left(place)
         if watch is not None and generated is not None:
             watch.told(logits, generated, int(ids[0]))
         yield Moment(sequence, ids, likely)
