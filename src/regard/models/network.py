@@ -223,6 +223,10 @@ class Network(nn.Module, ABC):
         """Several tokens further at once, with the logits after each."""
         raise InputError(f"a {self.config.name} network does not decode", f"use {self.config.kinds} to generate text")
 
+    def vectors(self, ids: Int[Tensor, "rows tokens"], state: Any) -> tuple[Float[Tensor, "rows tokens width"], Any]:
+        """Several tokens further at once, with the last vectors in place of the logits that `extend` makes of them."""
+        raise InputError(f"a {self.config.name} network tells no vectors of what it writes", "use another strategy")
+
     def part(self, parameter: str) -> str:
         """Of which part a parameter is, by its name; those of `embedding` are looked up, and not multiplied by."""
         return parameter.split(".", maxsplit=1)[0]

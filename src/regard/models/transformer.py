@@ -158,6 +158,12 @@ class Transformer(Network):
         hidden, state = self._advance(ids, state)
         return self.logits(hidden), state
 
+    def vectors(
+        self, ids: Int[Tensor, "rows tokens"], state: TransformerState
+    ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
+        """The last layer's vectors in place of the logits."""
+        return self._advance(ids, state)
+
     def part(self, parameter: str) -> str:
         """Of which part a parameter is, by its name."""
         return transformer_part(parameter)
