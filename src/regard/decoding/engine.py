@@ -17,8 +17,10 @@ from torch import Tensor
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
 from regard.decoding.beam import check_likely, search_all
+from regard.decoding.counter_random import seed_of, uniform
 from regard.decoding.filters import Filter, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.paths import decode_in_place, why_plain
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
 from regard.errors import InputError
@@ -100,6 +102,8 @@ def generate_ranked(
     with decoding(inputs) as finished:
         if isinstance(strategy, Beam):
             found = search_all(_Told(stepper), inputs, strategy, stop, filters)
+        elif not listeners.get() and why_plain(stepper, inputs, strategy, stop, filters) is None:
+            found = [[one] for one in decode_in_place(stepper, inputs, strategy, stop, range(len(inputs.tokens.ids)))]
         else:
             chosen = _collect(inputs.tokens.ids.shape[0], _advance(_Told(stepper), inputs, strategy, stop, filters))
             found = [[one] for one in chosen]
@@ -170,15 +174,17 @@ class _Draws:
     """Uniform numbers, a stream of its own for every sequence."""
 
     def __init__(self, strategy: Sample | None, sequences: int) -> None:
-        self.generators: list[torch.Generator] = []
+        self.seeds, self.place = None, 0
         if strategy is not None:
-            start = strategy.seed * 1_000_003 + strategy.first
-            self.generators = [torch.Generator().manual_seed((start + index) % 2**63) for index in range(sequences)]
+            numbers = range(strategy.first, strategy.first + sequences)
+            self.seeds = torch.tensor([seed_of(strategy.seed, number) for number in numbers])
 
     def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:
-        if not self.generators:
+        if self.seeds is None:
             return torch.zeros(len(sequence))
-        return torch.cat([torch.rand(1, generator=self.generators[index], dtype=torch.float64) for index in sequence])
+        drawn = uniform(self.seeds[sequence], torch.full((len(sequence),), self.place))
+        self.place += 1
+        return drawn
 
 
 def _collect(sequences: int, moments: Iterator[_Moment]) -> list[Hypothesis]:

@@ -35,3 +35,5 @@ class Hypothesis:
     ids: tuple[int, ...]
     score: float
     rows: tuple[int, ...]
+    path: str = "plain"
+    """By which loop it was found: `plain`, step by step; `in place`; or `graph`, the same replayed on a GPU."""

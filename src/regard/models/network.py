@@ -219,6 +219,16 @@ class Network(nn.Module, ABC):
         """Several tokens further at once, with the logits after each."""
         raise InputError(f"a {self.config.name} network does not decode", f"use {self.config.kinds} to generate text")
 
+    def in_place_unsupported(self) -> str | None:
+        """Why it has no Stepper that writes in place (see in_place.py); None where it has."""
+        return f"a {self.config.name} network has no decoder in place" if self.config.decodes else "it does not decode"
+
+    def in_place(self) -> Any:
+        """A Stepper of the same weights that writes into memory that never moves, where there is one."""
+        reason = self.in_place_unsupported()
+        if reason is not None:
+            raise InputError(reason, "decode with the model itself")
+
     def part(self, parameter: str) -> str:
         """Of which part a parameter is, by its name; those of `embedding` are looked up, and not multiplied by."""
         return parameter.split(".", maxsplit=1)[0]

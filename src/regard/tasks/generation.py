@@ -65,7 +65,8 @@ class Generation(Task[D]):
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What was found for a text, as the model says it."""
         output = text_after(model.tokenizer, self.before(model, text), self.written(model, found))
-        return Answer(output, output, {"output": output, "score": found.score, "tokens": len(found.ids)})
+        told = {"score": found.score, "tokens": len(found.ids), "path": found.path}
+        return Answer(output, output, {"output": output, **told})
 
     def written(self, model: Loaded, found: Hypothesis) -> tuple[int, ...]:
         """What was found without the token that ended it."""
