@@ -7,4 +7,5 @@ import regard.attention.efficient.linformer
 import regard.attention.efficient.longformer_layer
 import regard.attention.efficient.nystrom
 import regard.attention.efficient.performer
+import regard.attention.efficient.reformer
 import regard.attention.efficient.sinks  # noqa: F401
