@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from regard.attention.slot import Slot as Slot
     from regard.data.batching import Batch as Batch, Inputs as Inputs, Padded as Padded
     from regard.decoding.engine import generate as generate
-    from regard.decoding.filters import Filter as Filter
+    from regard.decoding.filters import Filter as Filter, Generated as Generated
     from regard.decoding.hypothesis import Hypothesis as Hypothesis, Stop as Stop
     from regard.decoding.stepper import Stepper as Stepper
     from regard.decoding.strategies import Beam as Beam, Greedy as Greedy, Sample as Sample
@@ -117,7 +117,7 @@ _HOMES = {
     "regard.attention.slot": ("Slot",),
     "regard.data.batching": ("Batch", "Inputs", "Padded"),
     "regard.decoding.engine": ("generate",),
-    "regard.decoding.filters": ("Filter",),
+    "regard.decoding.filters": ("Filter", "Generated"),
     "regard.decoding.hypothesis": ("Hypothesis", "Stop"),
     "regard.decoding.stepper": ("Stepper",),
     "regard.decoding.strategies": ("Beam", "Greedy", "Sample"),

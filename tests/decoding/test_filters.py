@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.decoding.filters import temperature, top_k, top_p
+from regard.decoding.filters import Generated, apply, temperature, top_k, top_p
 from regard.decoding.strategies import Sample
 
 tied_logits = st.lists(st.integers(-6, 6).map(lambda half: half / 2), min_size=1, max_size=11)
@@ -51,15 +51,21 @@ def kept(filtered: Tensor) -> set[int]:
     return {token for token, logit in enumerate(filtered[0].tolist()) if logit != -math.inf}
 
 
+def filtered(strategy: Sample, logits: Tensor) -> Tensor:
+    """What a strategy's own filters leave, where nothing has been written."""
+    nothing = torch.zeros(len(logits), dtype=torch.long)
+    return apply(strategy.filters, logits, Generated(nothing[:, None] - 1, nothing, nothing + 1))
+
+
 def tensor(logits: list[float]) -> Tensor:
     return torch.tensor([logits], dtype=torch.float64)
 
 
 @given(any_logits, st.integers(1, 13))
 def test_top_k_keeps_the_k_most_likely_and_of_equals_the_lower_id(logits, count):
-    filtered = top_k(tensor(logits), count)
-    assert kept(filtered) == set(ranked(logits)[:count])
-    assert all(filtered[0, token] == logits[token] for token in kept(filtered))
+    left = top_k(tensor(logits), count)
+    assert kept(left) == set(ranked(logits)[:count])
+    assert all(left[0, token] == logits[token] for token in kept(left))
 
 
 @given(any_logits, masses)
@@ -67,9 +73,9 @@ def test_top_k_keeps_the_k_most_likely_and_of_equals_the_lower_id(logits, count)
 @example([1.0, 3.0, 1.0, 3.0], 0.9)
 def test_top_p_keeps_the_smallest_set_that_reaches_p(logits, mass):
     assume(away_from_every_boundary(logits, mass))
-    filtered = top_p(tensor(logits), mass)
-    assert kept(filtered) == kept_by_mass(logits, mass)
-    assert all(filtered[0, token] == logits[token] for token in kept(filtered))
+    left = top_p(tensor(logits), mass)
+    assert kept(left) == kept_by_mass(logits, mass)
+    assert all(left[0, token] == logits[token] for token in kept(left))
 
 
 @pytest.mark.parametrize(("mass", "count"), [(0.25, 2), (0.26, 3), (0.5, 4), (0.625, 5), (0.875, 7), (1.0, 8)])
@@ -99,7 +105,7 @@ def test_p_of_one_keeps_whatever_has_a_chance(logits):
 def test_k_of_the_vocabulary_or_more_keeps_everything(logits):
     for count in (len(logits), len(logits) + 1, 1000):
         assert torch.equal(top_k(tensor(logits), count), tensor(logits))
-        assert torch.equal(Sample(top_k=count).filtered(tensor(logits)).softmax(-1), tensor(logits).softmax(-1))
+        assert torch.equal(filtered(Sample(top_k=count), tensor(logits)).softmax(-1), tensor(logits).softmax(-1))
 
 
 @given(any_logits, st.floats(0.05, 20))
@@ -117,11 +123,11 @@ def test_the_order_is_temperature_then_top_k_then_top_p(logits, value, count, ma
     among = [warm[token] for token in survivors]
     assume(away_from_every_boundary(among, mass) and len(set(warm)) == len(set(logits)))
     expected = {survivors[place] for place in kept_by_mass(among, mass)}
-    filtered = Sample(value, count, mass).filtered(tensor(logits))
-    assert kept(filtered) == expected
+    left = filtered(Sample(value, count, mass), tensor(logits))
+    assert kept(left) == expected
     shares = dict(zip(sorted(expected), chances([warm[token] for token in sorted(expected)]), strict=True))
     by_hand = tensor([shares.get(token, 0.0) for token in range(len(logits))])
-    torch.testing.assert_close(filtered.softmax(-1), by_hand, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(left.softmax(-1), by_hand, rtol=1e-9, atol=1e-12)
 
 
 @given(any_logits, st.floats(1e-300, 1e300), st.integers(1, 9), st.floats(1e-300, 1.0))
@@ -130,20 +136,20 @@ def test_the_order_is_temperature_then_top_k_then_top_p(logits, value, count, ma
 def test_something_is_always_left_and_the_most_likely_first(logits, value, count, mass):
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         given_logits = tensor(logits).to(kind)
-        filtered = Sample(value, count, mass).filtered(given_logits)
-        assert not filtered.isnan().any()
-        assert int(given_logits.argmax()) in kept(filtered)
+        left = filtered(Sample(value, count, mass), given_logits)
+        assert not left.isnan().any()
+        assert int(given_logits.argmax()) in kept(left)
 
 
 @given(st.lists(tied_logits.map(lambda row: (row * 11)[:5]), min_size=1, max_size=4), masses, st.integers(1, 4))
 def test_every_row_is_filtered_as_if_alone(rows, mass, count):
     together = torch.tensor(rows, dtype=torch.float64)
     strategy = Sample(0.7, count, mass)
-    alone = torch.cat([strategy.filtered(together[row : row + 1]) for row in range(len(rows))])
-    assert torch.equal(strategy.filtered(together), alone)
+    alone = torch.cat([filtered(strategy, together[row : row + 1]) for row in range(len(rows))])
+    assert torch.equal(filtered(strategy, together), alone)
 
 
 def test_filters_leave_the_logits_they_are_given_as_they_were():
     logits = torch.tensor([[3.0, 1.0, 2.0]])
-    Sample(0.5, 2, 0.4).filtered(logits)
+    filtered(Sample(0.5, 2, 0.4), logits)
     assert logits.tolist() == [[3.0, 1.0, 2.0]]

@@ -3,9 +3,15 @@
 import pytest
 import torch
 
-from regard.decoding.filters import ForcedBos, ForcedEos, Renormalized, Suppressed, apply
+from regard.decoding.filters import ForcedBos, ForcedEos, Generated, Renormalized, Suppressed, apply
 
 LIMIT = 5
+
+
+def at(place: int) -> Generated:
+    """Three rows, each of which has read one token and written so many."""
+    ones = torch.ones(3, dtype=torch.long)
+    return Generated(torch.full((3, 1 + place), 4), ones, ones * LIMIT)
 
 
 @pytest.fixture
@@ -16,18 +22,18 @@ def likely() -> torch.Tensor:
 
 def test_without_filters_nothing_changes(likely):
     for place in range(LIMIT):
-        assert torch.equal(apply((), likely, place, LIMIT), likely)
+        assert torch.equal(apply((), likely, at(place)), likely)
 
 
 def test_what_is_banned_has_no_chance_and_the_rest_keep_their_own(likely):
-    found = apply([Suppressed((2, 7))], likely, 1, LIMIT).exp()
+    found = apply([Suppressed((2, 7))], likely, at(1)).exp()
     kept = [place for place in range(11) if place not in (2, 7)]
     assert found[:, [2, 7]].eq(0).all()
     assert torch.equal(found[:, kept], likely[:, kept].exp())
 
 
 def test_renormalised_chances_are_shares_of_what_may_be_chosen(likely):
-    found = apply([Suppressed((2, 7)), Renormalized()], likely, 1, LIMIT).exp()
+    found = apply([Suppressed((2, 7)), Renormalized()], likely, at(1)).exp()
     kept = likely.exp()
     kept[:, [2, 7]] = 0
     torch.testing.assert_close(found, kept / kept.sum(dim=-1, keepdim=True))
@@ -36,7 +42,7 @@ def test_renormalised_chances_are_shares_of_what_may_be_chosen(likely):
 def test_what_is_demanded_is_certain_where_it_is_demanded_even_if_suppressed(likely):
     filters = [Suppressed((3, 5)), ForcedBos(3), ForcedEos(5)]
     for place in range(LIMIT):
-        found = apply(filters, likely, place, LIMIT).exp()
+        found = apply(filters, likely, at(place)).exp()
         certain = {0: 3, LIMIT - 1: 5}.get(place)
         if certain is None:
             assert found[:, [3, 5]].eq(0).all()

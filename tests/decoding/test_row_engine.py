@@ -6,6 +6,7 @@ On a CPU its step runs as it is written; that a graph replays the same is in tes
 import gc
 import math
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from regard.data.batching import Inputs, Padded
 from regard.decoding import paths, row_engine
 from regard.decoding.counter_random import seed_of, uniform
 from regard.decoding.engine import generate
-from regard.decoding.filters import temperature, top_k, top_p
+from regard.decoding.filters import ForcedEos, Generated, Suppressed, min_p, temperature, top_k, top_p
 from regard.decoding.hypothesis import Stop
 from regard.decoding.requests import RowRequest, kinds_of
 from regard.decoding.row_engine import Capacity, RowEngine, decode
@@ -29,7 +30,10 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
 LIMIT = 9
-STRATEGIES = (Greedy(), Sample(1.4, seed=2), Sample(top_k=3, top_p=0.9, seed=1), Sample(top_p=0.6), Sample(top_k=2))
+STRATEGIES = (
+    *(Greedy(), Sample(1.4, seed=2), Sample(top_k=3, top_p=0.9, seed=1), Sample(top_p=0.6), Sample(top_k=2)),
+    *(Sample(min_p=0.3), Sample(1.2, top_k=5, min_p=0.1), Sample(repetition_penalty=1.7, seed=3)),
+)
 CASES = {
     "decoder, rotary": ("decoder", "rotary", 1),
     "decoder, alibi": ("decoder", "alibi", 4),
@@ -83,7 +87,7 @@ def alone(stepper: Transformer, request: RowRequest) -> tuple[int, ...]:
     """By the plain loop, beside nobody."""
     strategy = request.strategy
     if isinstance(strategy, Sample):
-        strategy = Sample(strategy.temperature, strategy.top_k, strategy.top_p, strategy.seed, request.number)
+        strategy = replace(strategy, first=request.number)
     return generate(stepper, Inputs(Padded.of([request.prompt])), strategy, request.stop)[0].ids
 
 
@@ -92,7 +96,7 @@ def alone(stepper: Transformer, request: RowRequest) -> tuple[int, ...]:
 def test_a_request_gives_the_same_alone_and_among_any_that_come_and_go(data):
     stepper = model()
     expected = {one: alone(stepper, one) for one in requests()}
-    engine = RowEngine(stepper.in_place(), Capacity(data.draw(st.sampled_from((1, 3, 4, 8))), 20, 12))
+    engine = RowEngine(stepper.in_place(), Capacity(data.draw(st.sampled_from((1, 3, 4, 8))), 20))
     waiting, found = list(expected), {}
     while waiting or engine.busy:
         coming = data.draw(st.integers(0 if engine.busy else 1, len(engine.free)))
@@ -105,7 +109,7 @@ def test_a_request_gives_the_same_alone_and_among_any_that_come_and_go(data):
 
 def test_texts_of_unequal_length_move_together_as_others_finish():
     stepper = model()
-    engine = RowEngine(stepper.in_place(), Capacity(8, 40, 30))
+    engine = RowEngine(stepper.in_place(), Capacity(8, 40))
     asked = [RowRequest((1, 2), Greedy(), Stop(-5, 30 if number == 6 else 2), number) for number in range(7)]
     engine.admit(asked)
     engine.step(4)
@@ -132,6 +136,43 @@ def test_decoding_goes_beyond_the_keys_that_a_step_first_looks_at():
     ]
 
 
+FILTERS = (Suppressed((4, 5)), ForcedEos(END))
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Sample(1.4, seed=2), Sample(repetition_penalty=1.7)], ids=repr)
+def test_filters_of_the_device_see_what_was_written(strategy, monkeypatch):
+    case = transformer_case("decoder", "rotary", seed=1)
+    plain = generate(case.stepper, case.inputs, strategy, Stop(-5, LIMIT), FILTERS)
+    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
+    found = generate(case.stepper, case.inputs, strategy, Stop(-5, LIMIT), FILTERS)
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    assert {one.path for one in found} == {"in place"}
+    assert all(one.ids[-1] == END and not {4, 5} & set(one.ids) for one in found)
+
+
+def test_filters_that_leave_nothing_are_told_of(anywhere):
+    case = transformer_case("decoder", "rotary", seed=1)
+    with pytest.raises(InputError, match="the constraints leave no token to choose as token 1 of the answer"):
+        generate(case.stepper, case.inputs, Greedy(), Stop(-5, 4), (Suppressed(tuple(range(7))),))
+
+
+def test_rows_with_other_filters_are_not_stepped_together():
+    held = model()
+    engine = RowEngine(held.in_place(), Capacity(2, 20))
+    engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 5), filters=FILTERS)])
+    with pytest.raises(InputError, match="stands beside others with .* admit it when those have left"):
+        engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 5))])
+
+
+class Evens:
+    """A filter that is asked on the host."""
+
+    on_device = False
+
+    def __call__(self, scores: torch.Tensor, generated: Generated) -> torch.Tensor:
+        return scores.index_fill(-1, torch.arange(1, scores.shape[-1], 2), -torch.inf)
+
+
 # What stays on the plain path
 
 
@@ -144,7 +185,10 @@ def test_what_the_engine_cannot_do_takes_the_plain_path(anywhere, monkeypatch):
     assert paths.why_plain(stepper, inputs, Greedy(), stop, ()) is None
     assert paths.why_plain(stepper, inputs, Beam(2), stop, ()) == "Beam looks at several rows at once"
     assert paths.why_plain(stepper, inputs, Greedy(), Stop(END, 99), ()) == "104 tokens are more than 29 positions"
-    assert paths.why_plain(stepper, inputs, Greedy(), stop, (top_k,)) == "function is asked at every step"
+    assert paths.why_plain(stepper, inputs, Greedy(), stop, (Suppressed((3,)),)) is None
+    assert paths.why_plain(stepper, inputs, Greedy(), stop, (Evens(),)) == "Evens is asked at every step"
+    looked_at = Stop(END, 5, met=lambda ids: len(ids) > 2)
+    assert paths.why_plain(stepper, inputs, Greedy(), looked_at, ()) == "what was written is looked at after every step"
     monkeypatch.setattr(paths, "DEVICES", {"cuda"})
     assert paths.why_plain(stepper, inputs, Greedy(), stop, ()) == "on cpu it is as fast"
 
@@ -162,11 +206,11 @@ def test_a_watched_row_takes_the_plain_path_and_gives_the_same_tokens(anywhere):
 
 def test_more_than_there_is_room_for_is_refused():
     held = model()
-    engine = RowEngine(held.in_place(), Capacity(2, 20, 12))
+    engine = RowEngine(held.in_place(), Capacity(2, 20))
     one = RowRequest((1, 2), Greedy(), Stop(END, 5))
     with pytest.raises(InputError, match="3 texts come to 2 free rows"):
         engine.admit([one] * 3)
-    with pytest.raises(InputError, match="2 tokens and 19 new ones does not fit into rows of 20 with 12 new ones"):
+    with pytest.raises(InputError, match="2 tokens and 19 new ones does not fit into rows of 20"):
         engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 19))])
     assert not engine.busy
 
@@ -231,13 +275,14 @@ def test_draws_are_spread_evenly_over_places_and_over_seeds():
     st.sampled_from((0.3, 1.0, 2.5)),
     st.one_of(st.none(), st.integers(1, 14)),
     st.one_of(st.none(), st.sampled_from((0.05, 0.37, 0.71, 0.93, 1.0))),
+    st.one_of(st.none(), st.sampled_from((0.02, 0.4, 1.0))),
     st.integers(0, 3),
 )
-def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, count, mass, neighbours):
+def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, count, mass, share, neighbours):
     """Beside rows that ask for other things; logits in few steps, so that many are equal."""
     logits = torch.tensor([values] * (1 + neighbours)).double() / 2
     others = [Greedy(), Sample(top_k=2), Sample(0.5, top_p=0.4)][:neighbours]
-    asked = [RowRequest((0,), one, Stop(0, 1)) for one in (Sample(warmth, count, mass), *others)]
+    asked = [RowRequest((0,), one, Stop(0, 1)) for one in (Sample(warmth, count, mass, share), *others)]
     kinds = kinds_of(asked)
     assert kinds.draws
     sampled = [Sample(top_k=1) if isinstance(one.strategy, Greedy) else one.strategy for one in asked]
@@ -245,6 +290,7 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
         torch.tensor([one.temperature for one in sampled], dtype=torch.float64),
         torch.tensor([one.top_k or 2**62 for one in sampled]),
         torch.tensor([one.top_p or 1.0 for one in sampled], dtype=torch.float64),
+        torch.tensor([one.min_p or 0.0 for one in sampled], dtype=torch.float64),
     )
     found = kept(logits, rows, kinds)
     for row, one in enumerate(sampled):
@@ -253,6 +299,8 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
             expected = top_k(expected, one.top_k)
         if one.top_p is not None:
             expected = top_p(expected, one.top_p)
+        if one.min_p is not None:
+            expected = min_p(expected, one.min_p)
         assert torch.equal(found[row], expected[0])
     greedy = choose(logits, rows, kinds_of([RowRequest((0,), Greedy(), Stop(0, 1))]), None)
     assert greedy.tolist() == [values.index(max(values))] * (1 + neighbours)
@@ -260,7 +308,9 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
 
 def test_evenly_spread_draws_give_every_token_its_share():
     logits = torch.tensor([[1.0, 2.0, 0.0, 2.0]]).double().expand(1000, -1)
-    asked = Asked(torch.full((1000,), 0.7).double(), torch.full((1000,), 3), torch.ones(1000).double())
+    asked = Asked(
+        torch.full((1000,), 0.7).double(), torch.full((1000,), 3), torch.ones(1000).double(), torch.zeros(1000).double()
+    )
     draws = (torch.arange(1000).double() + 0.5) / 1000
     kinds = kinds_of([RowRequest((0,), Sample(0.7, top_k=3), Stop(0, 1))])
     shares = torch.bincount(choose(logits, asked, kinds, draws), minlength=4) / 1000

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from small_steppers import END, Case, random_logits, recurrent_case, told_case, transformer_case
 
 from regard.decoding.engine import generate
+from regard.decoding.filters import Generated, apply
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
@@ -51,13 +52,22 @@ def counted(ids: torch.Tensor) -> list[int]:
     return ids.bincount(minlength=len(LOGITS)).tolist()
 
 
+def filtered(strategy: Sample, logits: torch.Tensor) -> torch.Tensor:
+    nothing = torch.zeros(len(logits), dtype=torch.long)
+    return apply(strategy.filters, logits, Generated(nothing[:, None] - 1, nothing, nothing + 1))
+
+
+def chosen(strategy: Sample, logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+    return strategy.choose(filtered(strategy, logits), draws)
+
+
 # One choice
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_evenly_spread_draws_give_every_token_its_share(strategy):
     draws = (torch.arange(9973, dtype=torch.float64) + 0.5) / 9973
-    counts = counted(strategy.choose(torch.tensor([LOGITS]).expand(9973, -1), draws))
+    counts = counted(chosen(strategy, torch.tensor([LOGITS]).expand(9973, -1), draws))
     for count, chance in zip(counts, distribution(strategy), strict=True):
         assert abs(count - 9973 * chance) <= 1
 
@@ -65,17 +75,17 @@ def test_evenly_spread_draws_give_every_token_its_share(strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_random_draws_follow_the_filtered_softmax(strategy):
     draws = torch.rand(30_011, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    counts = counted(strategy.choose(torch.tensor([LOGITS]).expand(30_011, -1), draws))
+    counts = counted(chosen(strategy, torch.tensor([LOGITS]).expand(30_011, -1), draws))
     assert chi_square(counts, distribution(strategy)) < 3
 
 
 def test_a_draw_at_a_boundary_belongs_to_the_token_that_begins_there():
     logits = torch.tensor([[-math.inf, 0.0, 0.0, -math.inf, 0.0, 0.0, -math.inf]])  # slices of a quarter: 1, 2, 4, 5
     just_below = [math.nextafter(place, 0.0) for place in (0.25, 0.5, 0.75, 1.0)]
-    chosen = {place: 1 + index for index, place in enumerate((0.0, 0.25))} | {0.5: 4, 0.75: 5}
-    chosen |= dict(zip(just_below, (1, 2, 4, 5), strict=True))
-    draws = torch.tensor(list(chosen), dtype=torch.float64)
-    assert Sample().choose(logits.expand(len(draws), -1), draws).tolist() == list(chosen.values())
+    expected = {place: 1 + index for index, place in enumerate((0.0, 0.25))} | {0.5: 4, 0.75: 5}
+    expected |= dict(zip(just_below, (1, 2, 4, 5), strict=True))
+    draws = torch.tensor(list(expected), dtype=torch.float64)
+    assert Sample().choose(logits.expand(len(draws), -1), draws).tolist() == list(expected.values())
 
 
 @given(
@@ -84,8 +94,8 @@ def test_a_draw_at_a_boundary_belongs_to_the_token_that_begins_there():
     st.sampled_from(STRATEGIES),
 )
 def test_no_draw_reaches_a_token_that_was_removed(logits, draw, strategy):
-    chosen = int(strategy.choose(torch.tensor([logits]), torch.tensor([draw], dtype=torch.float64)))
-    assert strategy.filtered(torch.tensor([logits]))[0, chosen] > -math.inf
+    token = int(chosen(strategy, torch.tensor([logits]), torch.tensor([draw], dtype=torch.float64)))
+    assert filtered(strategy, torch.tensor([logits]))[0, token] > -math.inf
 
 
 def test_greedy_takes_the_lowest_id_of_the_most_likely():
@@ -98,7 +108,7 @@ def test_sampling_narrowed_to_one_token_is_greedy(thousandths, draw):
     row, draws = torch.tensor([thousandths]) / 1000, torch.tensor([draw], dtype=torch.float64)
     greedy = Greedy().choose(row, draws)
     for strategy in (Sample(top_k=1), Sample(top_p=1e-9), Sample(temperature=1e-12), Sample(temperature=1e-320)):
-        assert torch.equal(strategy.choose(row, draws), greedy)
+        assert torch.equal(chosen(strategy, row, draws), greedy)
 
 
 # Sequences

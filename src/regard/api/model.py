@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.api import notebook
+from regard.api.explanation import Explanation
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Beam, Strategy
@@ -26,6 +27,7 @@ from regard.models.checkpoint import save_model
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
 from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.explaining import explain
 from regard.tasks.generation import Generation
 from regard.tasks.recipe import Recipe, as_toml
 from regard.tasks.scoring import Score, logits_of, score_of
@@ -86,13 +88,21 @@ class Model:
         strategy: Strategy | None = None,
         max_new_tokens: int | None = None,
         stream: bool = False,
+        stop: str | Sequence[str] | None = None,
         special_tokens: bool = False,
     ) -> Any:
         """Do what the model is for: the answer to a text, or a list of several; with `stream`, pieces as they come.
 
-        A translator and a language model give a text, a classifier its labels with their probabilities. With
-        `special_tokens` the names of special tokens in a text are these tokens; without, they are text like any other.
+        A translator and a language model give a text, a classifier its labels with their probabilities. An answer is
+        cut before a text of `stop`. A beam with `n_best` gives a list of its best. With `special_tokens` the names of
+        special tokens in a text are these tokens; without, they are text like any other.
         """
+        if stop is not None:
+            texts = (stop,) if isinstance(stop, str) else tuple(stop)
+            _ = self.writer
+            return self.decoded_so({"stop": texts}).run(
+                text, strategy=strategy, max_new_tokens=max_new_tokens, stream=stream, special_tokens=special_tokens
+            )
         if special_tokens:
             parsing = replace(self, tokenizer=self.tokenizer.parsing_special_tokens)
             return parsing.run(text, strategy=strategy, max_new_tokens=max_new_tokens, stream=stream)
@@ -104,7 +114,12 @@ class Model:
             self.check(text)
             return self.writer.stream(self, text, strategy, max_new_tokens)
         texts = [text] if isinstance(text, str) else list(text)
-        values = [answer.value for answer in self.answers(texts, strategy, max_new_tokens)]
+        values: list[Any]
+        if isinstance(strategy, Beam) and strategy.n_best is not None:
+            found = self.n_best(texts, strategy.n_best, strategy, max_new_tokens)
+            values = [[answer.value for answer in best] for best in found]
+        else:
+            values = [answer.value for answer in self.answers(texts, strategy, max_new_tokens)]
         return values[0] if isinstance(text, str) else values
 
     def answers(
@@ -126,6 +141,28 @@ class Model:
     ) -> list[Hypothesis]:
         """What decoding found for every text: ids, score, and the rows they were computed in."""
         return self.writer.hypotheses(self, self._checked(texts), strategy, max_new_tokens)
+
+    def decoded_so(self, changes: dict[str, Any]) -> "Model":
+        """This model with some keys of [decoding] changed."""
+        table = DecodingTable.model_validate(self.decoding.model_dump(exclude_none=True) | changes)
+        return replace(self, decoding=table)
+
+    def explain(
+        self,
+        text: str,
+        *,
+        strategy: Strategy | None = None,
+        max_new_tokens: int | None = None,
+        prefix: str | None = None,
+    ) -> Explanation:
+        """How the answer comes about: the candidates of every step, or the tree of a beam; a page in a notebook.
+
+        With `prefix` the answer begins with it: how one goes on from an alternative.
+        """
+        if prefix is not None:
+            return self.decoded_so({"prefix": prefix}).explain(text, strategy=strategy, max_new_tokens=max_new_tokens)
+        self.check(text)
+        return Explanation(explain(self.writer, self, text, strategy, max_new_tokens))
 
     def _checked(self, texts: Sequence[str]) -> Sequence[str]:
         """The texts, each of which is looked at here and nowhere else."""
@@ -194,7 +231,8 @@ class Model:
             logits, _ = self.module.extend(read, state)
             written = (*ids, self.tokenizer.eos_id)
             likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
-            finished([Hypothesis(written, float(likely.sum()), rows=(0,) * len(written))])
+            rows, terms = (0,) * len(written), tuple(likely.tolist())
+            finished([Hypothesis(written, float(likely.sum()), rows, terms)])
 
     def logits(self, text: str, *, target: str | None = None) -> Float[Tensor, "*tokens out"]:
         """The network's own numbers for a text, read as the model reads it, with its special tokens and its template.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import compare_ablations
+from regard.cli import compare_ablations, compare_decoding
 from regard.cli.look import refuse_existing
 from regard.cli.options import Device, Plugin, Quiet
 from regard.cli.output import to_json
@@ -126,6 +126,7 @@ def rates(
 
 
 app.command()(compare_ablations.ablations)
+app.command()(compare_decoding.decoding)
 
 
 def _refuse(to: Path | None, force: bool) -> None:

@@ -1,12 +1,11 @@
-"""The options that several verbs share; those of decoding are turned into what the library takes."""
+"""The options that several verbs share."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.tasks.decoding_table import DecodingTable
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr; errors alone.")]
 
@@ -39,22 +38,3 @@ Precision = Annotated[
 def where(model: "Model") -> dict[str, str]:
     """On what a model computes and in what numbers, for `--json`."""
     return {"device": str(model.device), "precision": model.precision}
-
-
-def decoding(defaults: "DecodingTable", given: dict[str, Any]) -> "DecodingTable":
-    """The model's own way of decoding with what was asked for on top; an option that has no effect is refused.
-
-    Naming another strategy starts from that strategy's defaults. An option without a strategy implies its own:
-    `--beams 4` means beam search, `--top-p 0.9` sampling.
-    """
-    from regard.tasks.decoding_table import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
-
-    asked = {name: value for name, value in given.items() if value is not None}
-    if "strategy" not in asked and any(name in asked for name in BEAM_OPTIONS):
-        asked["strategy"] = "beam"
-    elif "strategy" not in asked and any(name in asked for name in SAMPLE_OPTIONS):
-        asked["strategy"] = "sample"
-    kept = defaults.model_dump(exclude_none=True)
-    if asked.get("strategy", kept["strategy"]) != kept["strategy"]:
-        kept = {key: value for key, value in kept.items() if key not in (*BEAM_OPTIONS, *SAMPLE_OPTIONS)}
-    return DecodingTable.model_validate(kept | asked)

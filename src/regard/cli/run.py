@@ -1,44 +1,116 @@
 """`regard run`: do what the model is for, on one text or on every line of stdin."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Plugin, Precision, decoding
+from regard.cli import decoding_options as options
+from regard.cli.answering import Answering, Several, with_seed
+from regard.cli.look import refuse_existing
+from regard.cli.options import Device, Plugin, Precision
 from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.api import Model
 
+Context = Annotated[str | None, typer.Option(help="The passage that answers TEXT; on stdin, it stands after a tab.")]
+Special = Annotated[
+    bool, typer.Option("--special-tokens", help="Names of special tokens in the text are these tokens.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks of a model, the text aside."""
+
+    several: Several
+    given: dict[str, Any]
+    stream: bool
+    as_json: bool
+    explain: bool
+    to: Path | None
+    force: bool
+
+    def check(self, text: str | None) -> None:
+        """Refuse, before a model is read, what does not go together."""
+        several = "--samples" if self.several.samples is not None else "--n-best"
+        if self.stream and (self.as_json or self.several.samples is not None):
+            other = "--json" if self.as_json else "--samples"
+            raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
+        if not self.explain:
+            if self.to is not None:
+                raise InputError("--to has no effect without --explain", "add --explain, or leave it out")
+            return
+        if self.stream or self.several.key is not None:
+            other = "--stream" if self.stream else several
+            raise InputError(f"--explain and {other} ask for two kinds of output", "use one of them")
+        if text is None:
+            raise InputError("--explain shows one text, and none is given", "give it as an argument")
+        if self.to is not None:
+            refuse_existing(self.to, self.force)
+
+    def answer(self, model: "Model", text: str | None, context: str | None) -> None:
+        """Ask and print."""
+        text = _with_context(model, text, context)
+        model = self._decoding_so(model)
+        if self.explain and text is not None:
+            from regard.cli.explaining import show
+
+            show(model, text, self.to, self.as_json)
+            return
+        answering = Answering(model, self.several, self.as_json)
+        if text is not None:
+            answering.stream(text) if self.stream else answering.one(text)
+        elif not (answering.streamed_lines() if self.stream else answering.lines()):
+            raise typer.Exit(1)
+
+    def _decoding_so(self, model: "Model") -> "Model":
+        """The model with the decoding that was asked for, and a seed where it needs one."""
+        from regard.decoding.strategies import Beam
+
+        given, n_best = self.several.implied(self.given), self.several.n_best
+        if any(value is not None for value in given.values()):
+            _ = model.writer  # refuses where no text is written, so that no option is without effect
+            model = replace(model, decoding=options.decoding(model.decoding, given))
+        chosen = model.decoding.chosen()
+        if n_best is not None and isinstance(chosen, Beam) and n_best > chosen.size:
+            raise InputError(f"--n-best {n_best} is more than a beam of {chosen.size} holds", f"use --beams {n_best}")
+        return with_seed(model)
+
 
 def run(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     text: Annotated[str | None, typer.Argument(help="The text; every line of stdin if absent.")] = None,
-    context: Annotated[
-        str | None, typer.Option(help="The passage that answers TEXT; on stdin, it stands after a tab.")
-    ] = None,
-    strategy: Annotated[str | None, typer.Option(help="greedy, sample or beam; the model's own if absent.")] = None,
-    beams: Annotated[int | None, typer.Option(help="Width of the beam.")] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Power of the length a beam's score is divided by.")
-    ] = None,
-    temperature: Annotated[float | None, typer.Option(help="Below 1 sharper, above 1 flatter.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sample among this many tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Sample among the most likely tokens that reach this.")] = None,
-    max_new_tokens: Annotated[int | None, typer.Option(help="Length limit of the answer.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of sampling; if absent the recipe's, or a fresh one, which is printed.")
-    ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Draw so many answers to each text, a line each.")] = None,
-    n_best: Annotated[
-        int | None, typer.Option(min=1, help="The best so many of a beam, a line each; at most its width.")
-    ] = None,
+    context: Context = None,
+    strategy: options.Strategy = None,
+    beams: options.Beams = None,
+    length_penalty: options.LengthPenalty = None,
+    diversity: options.Diversity = None,
+    groups: options.Groups = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    alpha: options.Alpha = None,
+    repetition_penalty: options.RepetitionPenalty = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    stop: options.Stop = None,
+    must_contain: options.MustContain = None,
+    must_not_contain: options.MustNotContain = None,
+    prefix: options.Prefix = None,
+    seed: options.Seed = None,
+    samples: options.Samples = None,
+    n_best: options.NBest = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it is made.")] = False,
-    special_tokens: Annotated[
-        bool, typer.Option("--special-tokens", help="Names of special tokens in the text are these tokens.")
-    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how the answer comes about.")] = False,
+    to: Annotated[
+        Path | None, typer.Option(help="Write what --explain shows: .html, or a beam's tree as .svg.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --to write over a file that is there.")] = False,
+    special_tokens: Special = False,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
@@ -50,26 +122,16 @@ def run(
     error, remedy and line in its place); the others get their answers. Exit status: 0 if every text was answered, 1 if
     one was not.
 
-    Example: `regard run runs/demo "de: 3 mars 2021"`
+    Example: `regard run runs/demo "de: 3 mars 2021"`, or with `--beams 4 --explain --to beam.html`
     """
-    from regard import api
-    from regard.cli.answering import Answering, Several
-
-    if stream and (as_json or samples is not None):
-        other = "--json" if as_json else "--samples"
-        raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
-    loaded = api.load(model, device, precision)
-    if special_tokens:
-        loaded = replace(loaded, tokenizer=loaded.tokenizer.parsing_special_tokens)
-    text = _with_context(loaded, text, context)
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
-    given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
-    several = Several(samples, n_best)
-    answering = Answering(_decoding_so(loaded, several.implied(given), n_best), several, as_json)
-    if text is not None:
-        answering.stream(text) if stream else answering.one(text)
-    elif not (answering.streamed_lines() if stream else answering.lines()):
-        raise typer.Exit(1)
+    given |= {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed, "max_new_tokens": max_new_tokens}
+    given |= {"diversity": diversity, "groups": groups, "alpha": alpha, "repetition_penalty": repetition_penalty}
+    given |= {"no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
+    given |= {"must_contain": must_contain, "must_not_contain": must_not_contain}
+    asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force)
+    asked.check(text)
+    asked.answer(_loaded(model, device, precision, special_tokens), text, context)
 
 
 def _with_context(model: "Model", text: str | None, context: str | None) -> str | None:
@@ -82,15 +144,8 @@ def _with_context(model: "Model", text: str | None, context: str | None) -> str 
     return f"{text}\t{context}"
 
 
-def _decoding_so(model: "Model", given: dict[str, Any], n_best: int | None) -> "Model":
-    """The model with the decoding that was asked for, and a seed where it needs one."""
-    from regard.cli.answering import with_seed
-    from regard.decoding.strategies import Beam
+def _loaded(folder: Path, device: str, precision: str, special_tokens: bool) -> "Model":
+    from regard import api
 
-    if any(value is not None for value in given.values()):
-        _ = model.writer  # refuses where no text is written, so that no option is without effect
-        model = replace(model, decoding=decoding(model.decoding, given))
-    chosen = model.decoding.chosen()
-    if n_best is not None and isinstance(chosen, Beam) and n_best > chosen.size:
-        raise InputError(f"--n-best {n_best} is more than a beam of {chosen.size} holds", f"use --beams {n_best}")
-    return with_seed(model)
+    model = api.load(folder, device, precision)
+    return replace(model, tokenizer=model.tokenizer.parsing_special_tokens) if special_tokens else model

@@ -16,13 +16,17 @@ from torch import Tensor
 
 from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs
-from regard.decoding.beam import check_likely, search_all
+from regard.decoding.beam import check_likely, nothing_left, search_all, search_shared
+from regard.decoding.constraints import MustContain, MustNotContain
+from regard.decoding.contrastive import contrast
 from regard.decoding.counter_random import seed_of, uniform
-from regard.decoding.filters import Filter, apply
+from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Generated, Renormalized, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
 from regard.decoding.paths import decode_in_place, why_plain
 from regard.decoding.stepper import S, Stepper
-from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample, Strategy
+from regard.decoding.trace import BeamWatch, StepWatch
 from regard.errors import InputError
 
 
@@ -96,16 +100,25 @@ def generate(
 
 @torch.inference_mode()
 def generate_ranked(
-    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Strategy,
+    stop: Stop,
+    filters: Sequence[Filter] = (),
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen."""
+    """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen.
+
+    `numbers` say which text of a call each is, where they do not stand in its order: what is drawn goes by that.
+    """
+    filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
     with decoding(inputs) as finished:
         if isinstance(strategy, Beam):
             found = search_all(_Told(stepper), inputs, strategy, stop, filters)
         elif not listeners.get() and why_plain(stepper, inputs, strategy, stop, filters) is None:
-            found = [[one] for one in decode_in_place(stepper, inputs, strategy, stop, range(len(inputs.tokens.ids)))]
+            found = [[one] for one in decode_in_place(stepper, inputs, strategy, stop, filters, numbers)]
         else:
-            chosen = _collect(inputs.tokens.ids.shape[0], _advance(_Told(stepper), inputs, strategy, stop, filters))
+            chosen = collect(len(numbers), _moments(_Told(stepper), inputs, strategy, stop, filters, None, numbers))
             found = [[one] for one in chosen]
         finished([ranked[0] for ranked in found])
     return found
@@ -113,71 +126,132 @@ def generate_ranked(
 
 @torch.no_grad()
 def stream(
-    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, filters: Sequence[Filter] = ()
+    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
 ) -> Iterator[int]:
-    """The ids of a single sequence as they are chosen."""
+    """The ids of a single sequence as they are certain: chosen, or shared by all of a beam that may still win."""
     if inputs.tokens.ids.shape[0] != 1:
         raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
-    sequence = []
+    filters = ordered(filters, strategy)
     with decoding(inputs) as finished:
-        for moment in _advance(_Told(stepper), inputs, strategy, stop, filters):
+        if isinstance(strategy, Beam):
+            given = 0
+            for found in search_shared(_Told(stepper), inputs, strategy, stop, filters):
+                ids = found.ids if isinstance(found, Hypothesis) else found
+                yield from ids[given:]
+                given = max(given, len(ids))
+                if isinstance(found, Hypothesis):
+                    finished([found])
+            return
+        sequence = []
+        for moment in _moments(_Told(stepper), inputs, strategy, stop, filters):
             sequence.append(moment)
             yield int(moment.ids[0])
-        finished(_collect(1, iter(sequence)))
+        finished(collect(1, iter(sequence)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Moment:
-    """One step of the loop: which sequence is in which row, what was chosen there and how likely it was."""
+@torch.inference_mode()
+def watch_beam(
+    stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter], watch: BeamWatch
+) -> list[Hypothesis]:
+    """What a beam finds for a single sequence, `watch` being told of every candidate; by the same loop."""
+    return search_all(stepper, inputs, strategy, stop, ordered(filters, strategy), watch)[0]
 
-    sequence: list[int]
-    ids: RowIds
-    log_probabilities: Float[Tensor, "rows"]
+
+@torch.inference_mode()
+def watch_steps(
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Greedy | Sample | Contrastive,
+    stop: Stop,
+    filters: Sequence[Filter],
+    watch: StepWatch,
+) -> Hypothesis:
+    """What is chosen for a single sequence, `watch` being told of every step; by the same loop."""
+    return collect(1, _moments(stepper, inputs, strategy, stop, ordered(filters, strategy), watch))[0]
+
+
+def ordered(filters: Sequence[Filter], strategy: Strategy) -> tuple[Filter, ...]:
+    """A model's filters and a strategy's constraints in the order of filters.py; the strategy's own come after."""
+    constraints: list[Filter] = []
+    for one in strategy.constraints:
+        if isinstance(one, MustContain | MustNotContain):
+            raise InputError(
+                f"{one!r} is a text, and nobody says how it is cut", "give it to `Model.run`, or `bind` it"
+            )
+        constraints.append(one)
+    if not constraints:
+        return tuple(filters)
+    last = [one for one in filters if isinstance(one, ForcedBos | ForcedEos | Renormalized)]
+    return (*(one for one in filters if one not in last), *constraints, *last)
+
+
+def _moments(
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Greedy | Sample | Contrastive,
+    stop: Stop,
+    filters: tuple[Filter, ...],
+    watch: StepWatch | None = None,
+    numbers: Sequence[int] | None = None,
+) -> Iterator[Moment]:
+    """One step after the other, whichever way tokens are chosen."""
+    if isinstance(strategy, Contrastive):
+        if listeners.get():
+            raise InputError(
+                "contrastive search reads tokens that it does not write, so it cannot be watched",
+                "use another strategy",
+            )
+        return contrast(
+            stepper.stepper if isinstance(stepper, _Told) else stepper, inputs, strategy, stop, filters, watch
+        )
+    draws = _Draws(strategy if isinstance(strategy, Sample) else None, numbers or range(len(inputs.tokens.ids)))
+    return _advance(stepper, inputs, strategy, stop, filters, watch, draws)
 
 
 def _advance(
-    stepper: Stepper[S], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, filters: Sequence[Filter]
-) -> Iterator[_Moment]:
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Greedy | Sample,
+    stop: Stop,
+    filters: tuple[Filter, ...],
+    watch: StepWatch | None,
+    draws: "_Draws",
+) -> Iterator[Moment]:
     """Choose, record, drop what has finished, go on."""
     state = stepper.start(inputs)
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
-    draws = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids))
+    written = Written(stop, len(ids))
+    steps = (*filters, *strategy.filters)
+    generated = Generated.begin(inputs, stop.max_new_tokens) if steps or watch else None
     for place in range(stop.max_new_tokens):
         logits, state = stepper.step(ids, state)
-        ids = strategy.choose(apply(filters, logits, place, stop.max_new_tokens), draws(sequence))
-        likely = _log_probability(logits, ids)
+        scores = logits if generated is None else apply(steps, logits, generated)
+        ids = strategy.choose(scores, draws(sequence))
+        likely = log_probability(logits, ids)
         check_likely(likely)
-        yield _Moment(sequence, ids, likely)
-        going = [row for row, token in enumerate(ids.tolist()) if token not in stop.eos_ids]
+        if filters and bool((scores.gather(1, ids[:, None]) == -torch.inf).any()):
+            raise nothing_left(place)
+        if watch is not None and generated is not None:
+            watch.told(logits, generated, int(ids[0]))
+        yield Moment(sequence, ids, likely)
+        going = written.going(sequence, ids.tolist())
         if not going:
             return
+        generated = None if generated is None else generated.then(ids)
         if len(going) < len(sequence):
             keep = torch.tensor(going, device=ids.device)
             state, ids, sequence = state.select(keep), ids[keep], [sequence[row] for row in going]
-
-
-def last_tokens(inputs: Inputs) -> RowIds:
-    """The last token of every prompt, which the first step gets."""
-    tokens = inputs.tokens
-    if tokens.side == "left" or not tokens.ragged:
-        return tokens.ids[:, -1]
-    return tokens.ids.gather(1, tokens.lengths[:, None] - 1).squeeze(1)
-
-
-def _log_probability(logits: RowLogits, ids: RowIds) -> Float[Tensor, "rows"]:
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    return wide.log_softmax(dim=-1).gather(1, ids[:, None]).squeeze(1)
+            generated = None if generated is None else generated.select(keep)
 
 
 class _Draws:
     """Uniform numbers, a stream of its own for every sequence."""
 
-    def __init__(self, strategy: Sample | None, sequences: int) -> None:
+    def __init__(self, strategy: Sample | None, numbers: Sequence[int]) -> None:
         self.seeds, self.place = None, 0
         if strategy is not None:
-            numbers = range(strategy.first, strategy.first + sequences)
-            self.seeds = torch.tensor([seed_of(strategy.seed, number) for number in numbers])
+            self.seeds = torch.tensor([seed_of(strategy.seed, strategy.first + number) for number in numbers])
 
     def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:
         if self.seeds is None:
@@ -185,17 +259,3 @@ class _Draws:
         drawn = uniform(self.seeds[sequence], torch.full((len(sequence),), self.place))
         self.place += 1
         return drawn
-
-
-def _collect(sequences: int, moments: Iterator[_Moment]) -> list[Hypothesis]:
-    """The moments, turned into one hypothesis per sequence."""
-    ids: list[list[int]] = [[] for _ in range(sequences)]
-    rows: list[list[int]] = [[] for _ in range(sequences)]
-    scores = [0.0] * sequences
-    for moment in moments:
-        chosen, likely = moment.ids.tolist(), moment.log_probabilities.tolist()
-        for row, index in enumerate(moment.sequence):
-            ids[index].append(chosen[row])
-            rows[index].append(row)
-            scores[index] += likely[row]
-    return [Hypothesis(tuple(i), s, tuple(r)) for i, s, r in zip(ids, scores, rows, strict=True)]

@@ -1,5 +1,6 @@
 """What decoding returns, and when it stops."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,11 +9,15 @@ from regard.errors import InputError
 
 @dataclass(frozen=True)
 class Stop:
-    """At the token that ends a text, or another that does so as well, or after this many new tokens."""
+    """At the token that ends a text, or another that does so as well, or after this many new tokens.
+
+    `met` may say of the ids written so far that they are enough: where a text is to stop at a string, say.
+    """
 
     eos_id: int
     max_new_tokens: int
     other_eos_ids: tuple[int, ...] = ()
+    met: Callable[[Sequence[int]], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -23,17 +28,24 @@ class Stop:
         """Every token that ends a text."""
         return frozenset((self.eos_id, *self.other_eos_ids))
 
+    def ended(self, ids: Sequence[int]) -> bool:
+        """Whether what was written ends with its last token, the limit aside."""
+        return ids[-1] in self.eos_ids or (self.met is not None and self.met(ids))
+
 
 @dataclass(frozen=True)
 class Hypothesis:
     """A generated sequence.
 
-    `score` is Σ log p of its tokens under the model (before temperature and filters), divided by lengthᵅ in beam
-    search, where what a rule demands adds nothing; `rows[t]` is the row of the batch in which token t was computed.
+    `score` is the sum of `log_probabilities`, one for each token; in beam search divided by lengthᵅ, the length being
+    the number of tokens with the end. They are the model's own where a token is chosen or drawn, before any filter;
+    in a beam they are what the filters made of them, so that what a rule demands adds nothing. `rows[t]` is the row
+    of the batch in which token t was computed.
     """
 
     ids: tuple[int, ...]
     score: float
     rows: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
     path: str = "plain"
     """By which loop it was found: `plain`, step by step; `in place`; or `graph`, the same replayed on a GPU."""

@@ -10,6 +10,7 @@ from typing import Any
 from regard.data.batching import Inputs
 from regard.decoding.filters import Filter
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.penalties import RepetitionPenalty
 from regard.decoding.requests import RowRequest
 from regard.decoding.row_engine import ENDS, decode
 from regard.decoding.stepper import Stepper
@@ -30,8 +31,11 @@ def why_plain(
         return f"on {stepper.device.type} it is as fast"
     if not isinstance(strategy, Greedy | Sample):
         return f"{type(strategy).__name__} looks at several rows at once"
-    if filters:
-        return f"{type(filters[0]).__name__} is asked at every step"
+    asking = [type(one).__name__ for one in filters if not one.on_device]
+    if asking:
+        return f"{asking[0]} is asked at every step"
+    if stop.met is not None:
+        return "what was written is looked at after every step"
     if stepper.training:
         return "the model is in training"
     if len(stop.eos_ids) > ENDS:
@@ -43,10 +47,19 @@ def why_plain(
 
 
 def decode_in_place(
-    stepper: Stepper[Any], inputs: Inputs, strategy: Greedy | Sample, stop: Stop, numbers: Sequence[int]
+    stepper: Stepper[Any],
+    inputs: Inputs,
+    strategy: Greedy | Sample,
+    stop: Stop,
+    filters: tuple[Filter, ...],
+    numbers: Sequence[int],
 ) -> list[Hypothesis]:
     """What is written to each of these by the engine; `numbers` say which texts of the call they are."""
     assert isinstance(stepper, Network)
+    if isinstance(strategy, Sample) and strategy.repetition_penalty != 1:
+        filters = (*filters, RepetitionPenalty(strategy.repetition_penalty))
     sources = [None] * len(numbers) if inputs.source is None else [tuple(row) for row in inputs.source.rows()]
     prompts = zip(inputs.tokens.rows(), sources, numbers, strict=True)
-    return decode(stepper, [RowRequest(tuple(row), strategy, stop, number, source) for row, source, number in prompts])
+    return decode(
+        stepper, [RowRequest(tuple(row), strategy, stop, number, source, filters) for row, source, number in prompts]
+    )

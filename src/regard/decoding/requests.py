@@ -8,12 +8,10 @@ from torch import Tensor
 
 from regard.axes import RowIds
 from regard.decoding.counter_random import seed_of
+from regard.decoding.filters import NOTHING, Filter, Generated
 from regard.decoding.hypothesis import Stop
 from regard.decoding.row_sampling import Asked, Kinds
 from regard.decoding.strategies import Greedy, Sample
-
-NO_ID = -1
-"""In place of an id, where there is none."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,8 @@ class RowRequest:
     number: int = 0
     """Which text of its call it is: what it draws goes by that."""
     source: tuple[int, ...] | None = None
+    filters: tuple[Filter, ...] = ()
+    """What is done to the scores before the strategy's temperature; each runs on the device."""
 
     @property
     def length(self) -> int:
@@ -42,7 +42,8 @@ def kinds_of(requests: list[RowRequest]) -> Kinds:
     if most is None and some and sampled:
         most = 2**62  # some rows have a top-k and some have none: every score is ranked
     nucleus = any(one.top_p is not None and one.top_p < 1 for one in sampled)
-    return Kinds(bool(sampled), most, nucleus)
+    smallest = any(one.min_p is not None for one in sampled)
+    return Kinds(bool(sampled), most, nucleus, smallest)
 
 
 @dataclass(eq=False)
@@ -58,15 +59,21 @@ class Rows:
     temperature: Float[Tensor, "rows"]
     top_k: Int[Tensor, "rows"]
     top_p: Float[Tensor, "rows"]
+    min_p: Float[Tensor, "rows"]
     ends: Int[Tensor, "rows ends"]
     """The tokens that end a text."""
-    tokens: Int[Tensor, "rows most"]
-    """What was written; the last column is for rows that are done and step on."""
-    likely: Float[Tensor, "rows most"]
+    read: Int[Tensor, "rows"]
+    """Tokens of the prompt."""
+    text: Int[Tensor, "rows room"]
+    """The prompt and what was written, no id behind it; a last column is for rows that are done and step on."""
+    likely: Float[Tensor, "rows room"]
+    """What the model gave each written token, at its place in the text."""
+    lost: Int[Tensor, "rows"]
+    """The first place where the filters left nothing to choose."""
 
     @classmethod
-    def allocate(cls, rows: int, most: int, ends: int, device: torch.device) -> "Rows":
-        """Rows that do nothing yet, of at most so many new tokens."""
+    def allocate(cls, rows: int, room: int, ends: int, device: torch.device) -> "Rows":
+        """Rows that do nothing yet, of texts of at most so many tokens."""
         whole = torch.zeros(rows, dtype=torch.long, device=device)
         wide = torch.ones(rows, dtype=torch.float64, device=device)
         return cls(
@@ -78,15 +85,23 @@ class Rows:
             temperature=wide,
             top_k=whole + 1,
             top_p=wide.clone(),
-            ends=torch.full((rows, ends), NO_ID, device=device),
-            tokens=torch.zeros(rows, most + 1, dtype=torch.long, device=device),
-            likely=torch.zeros(rows, most + 1, dtype=torch.float64, device=device),
+            ends=torch.full((rows, ends), NOTHING, device=device),
+            min_p=wide.clone(),
+            read=whole.clone(),
+            text=torch.full((rows, room + 1), NOTHING, device=device),
+            likely=torch.zeros(rows, room + 1, dtype=torch.float64, device=device),
+            lost=whole - 1,
         )
 
     @property
     def asked(self) -> Asked:
         """What they ask for."""
-        return Asked(self.temperature, self.top_k, self.top_p)
+        return Asked(self.temperature, self.top_k, self.top_p, self.min_p)
+
+    @property
+    def generated(self) -> Generated:
+        """What filters are shown."""
+        return Generated(self.text, self.read, self.limits)
 
     def part(self, rows: int) -> "Rows":
         """The first so many of these same rows."""
@@ -109,7 +124,7 @@ class Rows:
 
     def put(self, requests: list[RowRequest], places: RowIds) -> None:
         """Let these rows begin."""
-        device, ends = places.device, self.ends.shape[1]
+        device, ends, room = places.device, self.ends.shape[1], self.text.shape[1]
         strategies = [one.strategy for one in requests]
         sampled = [one if isinstance(one, Sample) else None for one in strategies]
         new: dict[str, list[int] | list[float] | list[bool] | list[list[int]]] = {
@@ -124,7 +139,11 @@ class Rows:
             "temperature": [1.0 if one is None else one.temperature for one in sampled],
             "top_k": [1 if one is None else one.top_k or 2**62 for one in sampled],
             "top_p": [1.0 if one is None or one.top_p is None else one.top_p for one in sampled],
-            "ends": [[*one.stop.eos_ids, *[NO_ID] * (ends - len(one.stop.eos_ids))] for one in requests],
+            "min_p": [0.0 if one is None or one.min_p is None else one.min_p for one in sampled],
+            "ends": [[*one.stop.eos_ids, *[NOTHING] * (ends - len(one.stop.eos_ids))] for one in requests],
+            "read": [len(one.prompt) for one in requests],
+            "text": [[*one.prompt, *[NOTHING] * (room - len(one.prompt))] for one in requests],
+            "lost": [-1] * len(requests),
         }
         for name, values in new.items():
             held: Tensor = getattr(self, name)

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from regard.data.batching import Inputs, Padded
-from regard.decoding.beam import check_likely
+from regard.decoding.beam import check_likely, nothing_left
 from regard.decoding.cuda_graph import Replays
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.requests import RowRequest, Rows, kinds_of
@@ -37,8 +37,7 @@ class Capacity:
 
     rows: int
     room: int
-    """Tokens of a row, prompt included."""
-    new_tokens: int
+    """Tokens of a row, prompt and what is written."""
     source: int = 0
     """Tokens of a source."""
 
@@ -59,7 +58,7 @@ class RowEngine:
         self.stepper, self.capacity = stepper, capacity
         device = stepper.model.device
         self.state = stepper.allocate(capacity.rows, rounded(capacity.room), capacity.source)
-        self.rows = Rows.allocate(capacity.rows, capacity.new_tokens, ENDS, device)
+        self.rows = Rows.allocate(capacity.rows, capacity.room, ENDS, device)
         self.held: list[RowRequest | None] = [None] * capacity.rows
         self.reached = [0] * capacity.rows
         """No row's text is longer: prompt and steps, told without asking the device."""
@@ -104,16 +103,17 @@ class RowEngine:
         rows = self._bucket(max(row for row, one in enumerate(self.held) if one is not None) + 1)
         reach = min(_reach(max(self.reached) + count), self.state.room)
         state, kinds, part = self.state.part(rows), kinds_of(asked), self.rows.part(rows)
+        filters = asked[0].filters
 
         def work() -> None:
             state.most, state.reach = 0, reach  # what is looked at goes by this, and not by how far a row has got
-            step_rows(self.stepper, state, part, kinds)
+            step_rows(self.stepper, state, part, kinds, filters)
 
         def undo() -> None:
             part.restore(before)
             state.lengths.copy_(lengths)
 
-        key = rows, reach, kinds
+        key = rows, reach, kinds, filters
         if self.replays is not None and key not in self.replays:
             before, lengths = part.copy(), state.lengths.clone()
             self.replays.capture(key, work, undo)
@@ -130,14 +130,18 @@ class RowEngine:
         if not leaving:
             return []
         at = torch.tensor(leaving, device=self.rows.ids.device)
-        counts, tokens, likely = (one[at].cpu() for one in (self.rows.written, self.rows.tokens, self.rows.likely))
+        told = (self.rows.written, self.rows.text, self.rows.likely, self.rows.lost)
+        counts, text, likely, lost = (one[at].cpu() for one in told)
         found = []
         for index, row in enumerate(leaving):
             request, written = self.held[row], int(counts[index])
             assert request is not None
-            check_likely(likely[index, :written])
-            ids, scores = tokens[index, :written].tolist(), likely[index, :written].tolist()
-            found.append((request, Hypothesis(tuple(ids), sum(scores), (row,) * written, path=self.path)))
+            own = slice(len(request.prompt), len(request.prompt) + written)
+            check_likely(likely[index, own])
+            if lost[index] >= 0:
+                raise nothing_left(int(lost[index]))
+            ids, scores = text[index, own].tolist(), tuple(likely[index, own].tolist())
+            found.append((request, Hypothesis(tuple(ids), sum(scores), (row,) * written, scores, self.path)))
             self.held[row], self.reached[row] = None, 0
         self.state.lengths.index_fill_(0, at, 0)
         self._compact()
@@ -185,12 +189,17 @@ class RowEngine:
 
     def _require_fit(self, one: RowRequest) -> None:
         capacity = self.capacity
-        own = Capacity(1, one.length, one.stop.max_new_tokens, len(one.source or ()))
-        if not capacity.holds(own) or len(one.stop.eos_ids) > ENDS:
+        if not capacity.holds(Capacity(1, one.length, len(one.source or ()))) or len(one.stop.eos_ids) > ENDS:
             raise InputError(
                 f"a text of {len(one.prompt)} tokens and {one.stop.max_new_tokens} new ones does not fit into rows of "
-                f"{capacity.room} with {capacity.new_tokens} new ones",
+                f"{capacity.room}",
                 "make an engine with more room, or ask for fewer",
+            )
+        beside = next((held.filters for held in self.held if held is not None), one.filters)
+        if beside != one.filters:
+            raise InputError(
+                f"a text with the filters {one.filters} stands beside others with {beside}",
+                "admit it when those have left, or to an engine of its own",
             )
 
 
@@ -220,7 +229,6 @@ def decode(model: Network, requests: Sequence[RowRequest]) -> list[Hypothesis]:
     capacity = Capacity(
         1 << (len(requests) - 1).bit_length(),
         max(one.length for one in requests),
-        max(one.stop.max_new_tokens for one in requests),
         max(len(one.source or ()) for one in requests),
     )
     kept = _kept_for(model, capacity)

@@ -1,4 +1,4 @@
-"""Choosing a token in every row by the row's own temperature, top-k and top-p, nothing asked of the host.
+"""Choosing a token in every row by the row's own temperature, top-k, top-p and min-p, nothing asked of the host.
 
 What may be drawn is what the filters keep, ties to the lower id; a threshold says it in place of a sort over the
 vocabulary. The k largest scores are looked at; the last one that stays is the threshold; what is above it stays, and of
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.axes import RowIds, RowLogits
+from regard.decoding.filters import min_p, temperature
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Kinds:
     """The largest top-k, where every row that is sampled has one."""
     nucleus: bool = False
     """Whether any row has a top-p."""
+    smallest: bool = False
+    """Whether any row has a min-p."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +39,14 @@ class Asked:
     temperature: Float[Tensor, "rows"]
     top_k: Int[Tensor, "rows"]
     top_p: Float[Tensor, "rows"]
+    min_p: Float[Tensor, "rows"]
 
 
-def choose(logits: RowLogits, asked: Asked, kinds: Kinds, draws: Float[Tensor, "rows"] | None) -> RowIds:
+def choose(scores: RowLogits, asked: Asked, kinds: Kinds, draws: Float[Tensor, "rows"] | None) -> RowIds:
     """The most likely token, or the one in whose slice of [0, 1) each row's draw falls, slices in id order."""
     if not kinds.draws or draws is None:
-        return logits.max(dim=-1).indices
-    probabilities = kept(logits, asked, kinds).softmax(dim=-1)
+        return scores.max(dim=-1).indices
+    probabilities = kept(scores, asked, kinds).softmax(dim=-1)
     upto = probabilities.cumsum(dim=-1)
     point = draws[:, None] * upto[:, -1:]
     chosen: Int[Tensor, "rows"] = torch.searchsorted(upto, point, right=True).squeeze(-1)
@@ -53,10 +57,15 @@ def choose(logits: RowLogits, asked: Asked, kinds: Kinds, draws: Float[Tensor, "
 def kept(logits: RowLogits, asked: Asked, kinds: Kinds) -> RowLogits:
     """The scores of what may be drawn, `-inf` elsewhere, in float64."""
     scores = logits.double()
-    scores = (scores - scores.amax(dim=-1, keepdim=True)) / asked.temperature[:, None]
+    scores = temperature(scores, asked.temperature[:, None])
+    if kinds.most_k is not None or kinds.nucleus:
+        scores = _ranked(scores, asked, kinds)
+    return min_p(scores, asked.min_p[:, None]) if kinds.smallest else scores
+
+
+def _ranked(scores: RowLogits, asked: Asked, kinds: Kinds) -> RowLogits:
+    """By top-k and top-p."""
     size = scores.shape[-1]
-    if kinds.most_k is None and not kinds.nucleus:
-        return scores
     count = asked.top_k[:, None].clamp(max=size)
     ranked = scores.topk(min(kinds.most_k or size, size)).values
     if kinds.nucleus:

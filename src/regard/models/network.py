@@ -233,6 +233,10 @@ class Network(nn.Module, ABC):
         if reason is not None:
             raise InputError(reason, "decode with the model itself")
 
+    def vectors(self, ids: Int[Tensor, "rows tokens"], state: Any) -> tuple[Float[Tensor, "rows tokens width"], Any]:
+        """Several tokens further at once, with the last vectors in place of the logits that `extend` makes of them."""
+        raise InputError(f"a {self.config.name} network tells no vectors of what it writes", "use another strategy")
+
     def part(self, parameter: str) -> str:
         """Of which part a parameter is, by its name; those of `embedding` are looked up, and not multiplied by."""
         return parameter.split(".", maxsplit=1)[0]

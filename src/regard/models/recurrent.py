@@ -146,6 +146,12 @@ class RecurrentNetwork(Network):
         hidden, state = self.advance(ids, state)
         return self.logits(hidden), state
 
+    def vectors(
+        self, ids: Int[Tensor, "rows tokens"], state: Any
+    ) -> tuple[Float[Tensor, "rows tokens width"], RecurrentState]:
+        """What the output reads, in place of the logits."""
+        return self.advance(ids, state)
+
     def read(self, source: Padded | None) -> RecurrentState:
         """The state before any token: the source read."""
         if source is None:

@@ -186,6 +186,12 @@ class Transformer(Network):
         super().in_place()  # refuses where it cannot
         return InPlaceDecoder(self)
 
+    def vectors(
+        self, ids: Int[Tensor, "rows tokens"], state: TransformerState
+    ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
+        """The last layer's vectors in place of the logits."""
+        return self.advance(ids, state)
+
     def part(self, parameter: str) -> str:
         """Of which part a parameter is, by its name."""
         return transformer_part(parameter)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from regard.data.batching import Inputs
+from regard.data.batching import Inputs, Padded
 from regard.data.sentinels import filled
+from regard.decoding.constraints import bind
 from regard.decoding.engine import generate_ranked, stream
 from regard.decoding.filters import Filter
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import Stepper
-from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.decoding.stopping import HeldBack, cut, meeting
+from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample, Strategy
 from regard.errors import InputError, LengthWarning
 from regard.tasks.task import Answer, D, Loaded, Task
 from regard.text.tokenizer import Tokenizer
@@ -31,6 +33,35 @@ class Generation(Task[D]):
     def before(self, model: Loaded, text: str) -> list[int]:
         """The ids of a text that the answer goes on with; none where an answer stands alone."""
         return []
+
+    def begun(self, model: Loaded, texts: Sequence[str]) -> Inputs:
+        """What the model reads, with what every answer begins with."""
+        prefix = model.decoding.prefix
+        if prefix is None:
+            return self.prompt(model, texts)
+        if self.continues:
+            return self.prompt(model, [text + prefix for text in texts])
+        inputs, first = self.prompt(model, texts), model.decoding.forced_bos
+        ids = [*([] if first is None else [first]), *model.tokenizer.encode(prefix)]
+        rows = [[*row, *ids] for row in inputs.tokens.rows()]
+        return Inputs(Padded.of(rows, side=inputs.tokens.side), inputs.source)
+
+    def limits(
+        self, model: Loaded, stepper: Stepper[Any], inputs: Inputs, max_new_tokens: int | None
+    ) -> tuple[Stop, tuple[Filter, ...]]:
+        """When an answer ends, and what may stand in it.
+
+        Where nobody said how long it may be and positions are learnt, it ends where they do, unless the window slides.
+        """
+        config, limit = model.module.config, max_new_tokens
+        if limit is None:
+            limit = model.decoding.max_new_tokens
+            if config.position_limit is not None and stepper is model.module:
+                room = config.position_limit - inputs.tokens.ids.shape[1] + 1  # the last token is not read
+                limit = max(min(limit, room), 1)
+        end, *also = _ends(model)
+        met = meeting(model.decoding.stop or (), model.tokenizer.decode)
+        return Stop(end, limit, tuple(also), met), model.decoding.filters(config.vocabulary)
 
     def stepper(self, model: Loaded) -> Stepper[Any]:
         """What is decoded: the network itself, unless the task lets it go on beyond what it can read at once."""
@@ -63,10 +94,19 @@ class Generation(Task[D]):
         return [self.answer(model, text, best).text for text, (best, *_) in zip(texts, found, strict=True)]
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
-        """What was found for a text, as the model says it."""
-        output = text_after(model.tokenizer, self.before(model, text), self.written(model, found))
-        told = {"score": found.score, "tokens": len(found.ids), "path": found.path}
-        return Answer(output, output, {"output": output, **told})
+        """What was found for a text, as the model says it: cut before a text to stop at, with what it begins with."""
+        prefix, stops = model.decoding.prefix or "", model.decoding.stop or ()
+        added = text_after(model.tokenizer, self._preceding(model, text), self.written(model, found))
+        output, stop = cut(added, stops)
+        record = {"output": prefix + output, "score": found.score, "tokens": len(found.ids), "path": found.path}
+        return Answer(prefix + output, prefix + output, record | ({"stopped_at": stop} if stops else {}))
+
+    def _preceding(self, model: Loaded, text: str) -> list[int]:
+        """The ids that an answer goes on with: of the text, of what every answer begins with, of both or of neither."""
+        prefix = model.decoding.prefix or ""
+        if self.continues:
+            return self.before(model, text + prefix)
+        return model.tokenizer.encode(prefix) if prefix else []
 
     def written(self, model: Loaded, found: Hypothesis) -> tuple[int, ...]:
         """What was found without the token that ended it."""
@@ -101,45 +141,52 @@ class Generation(Task[D]):
         usual, device = self.strategy(model, strategy), model.module.device
         found: list[list[Hypothesis]] = []
         for first in range(0, len(texts), TOGETHER):
-            inputs = self.prompt(model, texts[first : first + TOGETHER])
+            inputs = self.begun(model, texts[first : first + TOGETHER])
             self.warn_of_length(model, inputs)
             inputs = inputs.to(device)
             chosen = replace(usual, first=usual.first + first) if isinstance(usual, Sample) else usual
             stepper = self.stepper(model)
-            found += generate_ranked(stepper, inputs, chosen, *_limits(model, stepper, inputs, max_new_tokens))
+            found += generate_ranked(stepper, inputs, chosen, *self.limits(model, stepper, inputs, max_new_tokens))
             progress(len(found), len(texts))
         return found
 
     def strategy(self, model: Loaded, asked: Strategy | None) -> Strategy:
-        """What was asked for, or the model's own."""
-        if not isinstance(asked, Greedy | Sample | Beam | None):
-            raise InputError(f"{asked!r} is not a strategy", "use regard.Greedy(), Sample(…) or Beam(…)")
-        return asked or model.decoding.chosen()
+        """What was asked for, or the model's own; its constraints, with the model's, as filters."""
+        if not isinstance(asked, Greedy | Sample | Beam | Contrastive | None):
+            raise InputError(f"{asked!r} is not a strategy", "use regard.Greedy, Sample, Beam or Contrastive")
+        chosen = asked or model.decoding.chosen()
+        constraints = (*model.decoding.constraints, *chosen.constraints)
+        if not constraints:
+            return chosen
+        return replace(chosen, constraints=bind(constraints, model.tokenizer, _ends(model)))
 
     def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
         """Pieces of the answer as they are chosen."""
-        chosen = self.strategy(model, strategy)
-        if isinstance(chosen, Beam):
-            raise InputError("a beam decides its tokens at the end and cannot stream", "use greedy or sample")
-        inputs = self.prompt(model, [text])
+        chosen, prefix = self.strategy(model, strategy), model.decoding.prefix or ""
+        inputs = self.begun(model, [text])
         self.warn_of_length(model, inputs)
         inputs = inputs.to(model.module.device)
         text_of = model.tokenizer.stream()  # a character may need the bytes of several tokens
-        if before := self.before(model, text):
+        if before := self._preceding(model, text):
             for token in before:
                 text_of.push(token)
             text_of.end()
-        stepper = self.stepper(model)
-        stop, filters = _limits(model, stepper, inputs, max_new_tokens)
+        stepper, held = self.stepper(model), HeldBack(model.decoding.stop or ())
+        stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
+        if prefix:
+            yield prefix
         for token in stream(stepper, inputs, chosen, stop, filters):
-            if token not in stop.eos_ids and (piece := text_of.push(token)):
+            if token not in stop.eos_ids and (piece := held.push(text_of.push(token))):
                 yield piece
-        if rest := text_of.end():
+        if rest := held.push(text_of.end()) + held.end():
             yield rest
 
 
 def filled_answer(model: Loaded, text: str, written: Sequence[int], score: float) -> Answer:
     """The text with what was written in its gaps."""
+    for key in ("stop", "prefix"):
+        if getattr(model.decoding, key) is not None:
+            raise InputError(f"{key} has no effect where gaps of a text are filled", f"leave {key} out")
     output, spans = filled(text, written, model.tokenizer)
     return Answer(output, output, {"output": output, "spans": spans, "score": score})
 
@@ -158,20 +205,3 @@ def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> s
 def _ends(model: Loaded) -> tuple[int, ...]:
     """The tokens that end an answer."""
     return model.decoding.eos_ids or (model.tokenizer.eos_id,)
-
-
-def _limits(
-    model: Loaded, stepper: Stepper[Any], inputs: Inputs, max_new_tokens: int | None
-) -> tuple[Stop, tuple[Filter, ...]]:
-    """When an answer ends, and what may stand in it.
-
-    Where nobody said how long it may be and positions are learnt, it ends where they do, unless the window slides.
-    """
-    config, limit = model.module.config, max_new_tokens
-    if limit is None:
-        limit = model.decoding.max_new_tokens
-        if config.position_limit is not None and stepper is model.module:
-            room = config.position_limit - inputs.tokens.ids.shape[1] + 1  # the last token is not read
-            limit = max(min(limit, room), 1)
-    end, *also = _ends(model)
-    return Stop(end, limit, tuple(also)), model.decoding.filters(model.module.config.vocabulary)

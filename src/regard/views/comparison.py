@@ -82,11 +82,19 @@ def draw_panels(title: str, subtitle: str, panels: Sequence[ComparisonPanel], no
         for number, panel in enumerate(panels):
             row, column = divmod(number, ACROSS)
             _draw_panel(figure, panel, (column * across, -row * down - HEIGHT), colours)
-        first = next((axes for axes in figure.axes if axes.get_legend_handles_labels()[0]), None)
-        if first is not None:
-            first.legend(frameon=False, fontsize=9, labelcolor=TEXT)
+        _name_curves(figure)
         frame(figure, printable(title), subtitle, note)
         return figure
+
+
+def _name_curves(figure: Figure) -> None:
+    """A legend in every drawing that has a curve no drawing before it named."""
+    named: set[str] = set()
+    for axes in figure.axes:
+        names = set(axes.get_legend_handles_labels()[1])
+        if names - named:
+            axes.legend(frameon=False, fontsize=9, labelcolor=TEXT)
+            named |= names
 
 
 def _names(drawing: CurveLines | Bars) -> list[str]:

@@ -1,0 +1,56 @@
+"""A comparison of ways to decode as it is shown: the table, and for every knob two drawings with a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from regard.compare.decoding import KNOBS, REPEATED, DecodingComparison, Knob, Setting, sentence
+from regard.compare.shown import ComparisonView
+from regard.views.comparison import ComparisonPanel, Curve, CurveLines
+
+LIKELIHOOD = "log p a token"
+
+
+def shown(found: DecodingComparison) -> ComparisonView:
+    """Everything of a comparison that is shown."""
+    names = _names(found)
+    header = ["", *names.values()]
+    rows = [_row("greedy", found.greedy, names)]
+    rows += [_row(f"{knob.name} {one.value:g}", one, names) for knob in KNOBS for one in found.of(knob)]
+    note = (
+        "Likelihood: mean log p of a token under the model itself. distinct-2: of all pairs of neighbouring words in "
+        f"all answers, the share that are different. Repetition: of every answer's runs of {REPEATED} words, the share "
+        "that stood in it before. One knob is turned at a time; sampling is at temperature 1 where that is not the knob."
+    )
+    subtitle = (
+        f"{found.model}; {found.prompts} prompts of {found.data}, at most {found.max_new_tokens} new tokens, "
+        f"seed {found.seed}"
+    )
+    panels = [_panel(found, knob) for knob in KNOBS]
+    return ComparisonView("What decoding does", subtitle, note, header, rows, panels, {"compared": asdict(found)})
+
+
+def _names(found: DecodingComparison) -> dict[str, str]:
+    """The figures that are known, as people call them."""
+    names = {"likelihood": LIKELIHOOD, "distinct": "distinct-2", "repetition": "repetition"}
+    names |= {} if found.quality is None else {"quality": found.quality.replace("_", " ")}
+    known = {key for one in found.settings for key in one.figures}
+    return {key: name for key, name in names.items() if key in known}
+
+
+def _panel(found: DecodingComparison, knob: Knob) -> ComparisonPanel:
+    settings, names = found.of(knob), _names(found)
+    log = "x" if knob.key in ("top_k", "beams") else ""
+    ticks = knob.values if log else None
+    likely = CurveLines(knob.name, LIKELIHOOD, [_curve(settings, "likelihood", LIKELIHOOD)], log, ticks=ticks)
+    shares = [_curve(settings, key, name) for key, name in names.items() if key != "likelihood"]
+    drawings = [likely, CurveLines(knob.name, "share", shares, log, percent=True, ticks=ticks)] if shares else [likely]
+    return ComparisonPanel(knob.name.capitalize(), drawings, sentence(found, knob))
+
+
+def _curve(settings: Sequence[Setting], key: str, name: str) -> Curve:
+    known = [one for one in settings if key in one.figures]
+    return Curve(name, [one.value for one in known], [one.figures[key] for one in known])
+
+
+def _row(name: str, one: Setting, names: dict[str, str]) -> list[str]:
+    return [name, *(f"{one.figures[key]:.4f}" if key in one.figures else "" for key in names)]
