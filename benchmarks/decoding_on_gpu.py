@@ -59,6 +59,9 @@ LLAMA = {
 }
 
 
+GREEDY = Greedy()
+
+
 @dataclass(frozen=True)
 class Case:
     """One line: a model, how many texts, how many new tokens, and how they are chosen."""
@@ -67,7 +70,7 @@ class Case:
     shape: str
     rows: int
     tokens: int
-    strategy: Strategy = Greedy()
+    strategy: Strategy = GREEDY
 
 
 CASES = (
@@ -209,6 +212,7 @@ def timed(work: Callable[[], int], rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
+    """Line by line, each written as soon as it is there."""
     options = argparse.ArgumentParser()
     options.add_argument("--out", type=Path, required=True)
     options.add_argument("--only", default="")

@@ -160,7 +160,7 @@ def test_rows_with_other_filters_are_not_stepped_together():
     held = model()
     engine = RowEngine(held.in_place(), Capacity(2, 20))
     engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 5), filters=FILTERS)])
-    with pytest.raises(InputError, match="stands beside others with .* admit it when those have left"):
+    with pytest.raises(InputError, match=r"stands beside others with .* admit it when those have left"):
         engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 5))])
 
 
@@ -308,9 +308,8 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
 
 def test_evenly_spread_draws_give_every_token_its_share():
     logits = torch.tensor([[1.0, 2.0, 0.0, 2.0]]).double().expand(1000, -1)
-    asked = Asked(
-        torch.full((1000,), 0.7).double(), torch.full((1000,), 3), torch.ones(1000).double(), torch.zeros(1000).double()
-    )
+    ones = torch.ones(1000).double()
+    asked = Asked(ones * 0.7, torch.full((1000,), 3), ones, ones * 0)
     draws = (torch.arange(1000).double() + 0.5) / 1000
     kinds = kinds_of([RowRequest((0,), Sample(0.7, top_k=3), Stop(0, 1))])
     shares = torch.bincount(choose(logits, asked, kinds, draws), minlength=4) / 1000

@@ -115,13 +115,18 @@ def generate_ranked(
     with decoding(inputs) as finished:
         if isinstance(strategy, Beam):
             found = search_all(_Told(stepper), inputs, strategy, stop, filters)
-        elif not listeners.get() and why_plain(stepper, inputs, strategy, stop, filters) is None:
+        elif isinstance(strategy, Greedy | Sample) and _in_place(stepper, inputs, strategy, stop, filters):
             found = [[one] for one in decode_in_place(stepper, inputs, strategy, stop, filters, numbers)]
         else:
             chosen = collect(len(numbers), _moments(_Told(stepper), inputs, strategy, stop, filters, None, numbers))
             found = [[one] for one in chosen]
         finished([ranked[0] for ranked in found])
     return found
+
+
+def _in_place(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter]) -> bool:
+    """Whether the engine decodes it: what is watched is decoded step by step."""
+    return not listeners.get() and why_plain(stepper, inputs, strategy, stop, filters) is None
 
 
 @torch.no_grad()
