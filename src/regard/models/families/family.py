@@ -146,7 +146,10 @@ class Family:
         return next(iter(self.architectures))
 
 
-_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions", "trained_length", "family")
+_OF_TRAINING = (
+    *("init", "dropout", "attention_dropout", "feedforward_chunks"),
+    *("max_positions", "trained_length", "family"),
+)
 """What changes nothing that a trained model computes, but for how long a text may be."""
 _ALSO = {("masked", "BertForPreTraining"), ("tokens", "GPT2Model"), ("tokens", "LlamaModel"), ("tokens", "MarianModel")}
 
