@@ -10,6 +10,7 @@ from functools import partial
 from itertools import repeat
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.cache import AttentionState
@@ -19,6 +20,8 @@ from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
 from regard.blocks.encoder import attention, feedforward, final_norm, residual, reversible
 from regard.layers.reversible import Change, computed_again
+
+Encoded = Float[Tensor, "batch source width"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class DecoderCache:
     source: RowIds | None = None
     tokens: int = 0
     """How many have gone through the decoder."""
-    encoded: Hidden | None = None
+    encoded: Encoded | None = None
     """The memory itself, of which each layer then computes what it needs when it gets there."""
     kept: bool = True
     """Whether there is more to come: else nothing is kept of the tokens."""
@@ -67,7 +70,11 @@ class DecoderLayer(nn.Module):
         self.feedforward_residual = residual(config)
 
     def forward(
-        self, stream: Hidden, past: AttentionState | None, memory: AttentionState | Hidden | None, context: LayerContext
+        self,
+        stream: Hidden,
+        past: AttentionState | None,
+        memory: AttentionState | Encoded | None,
+        context: LayerContext,
     ) -> tuple[Hidden, AttentionState | None]:
         """One layer further, and what this layer's attention keeps with the new tokens in it."""
         made, own = self.self_attention(self.self_residual.enter(stream), past, context)
@@ -80,7 +87,7 @@ class DecoderLayer(nn.Module):
     def changes(
         self,
         past: AttentionState | None,
-        memory: AttentionState | Hidden | None,
+        memory: AttentionState | Encoded | None,
         context: LayerContext,
         keep: Callable[[AttentionState | None], None],
     ) -> Iterator[Change]:
@@ -103,7 +110,7 @@ class DecoderLayer(nn.Module):
             yield crossed
         yield lambda stream: self.feedforward_residual.change(self.feedforward(self.feedforward_residual.enter(stream)))
 
-    def _read(self, memory: AttentionState | Hidden | None) -> AttentionState | None:
+    def _read(self, memory: AttentionState | Encoded | None) -> AttentionState | None:
         """What cross-attention has of the memory, computed now if it was not before."""
         if not isinstance(memory, Tensor):
             return memory
