@@ -50,6 +50,19 @@ def test_flex_adds_a_bias_as_the_reference_does(bias):
         assert_close(own, reference)
 
 
+@pytest.mark.parametrize(("positions", "bias"), [("shared", ALiBi(4)), ("each its own", torch.randn(4, 300, 411))])
+def test_flex_follows_the_queries_where_they_stand(positions, bias):
+    query = torch.randn(2, 4, 300, 16)
+    key, value = torch.randn(2, 2, 411, 16), torch.randn(2, 2, 411, 16)
+    at = torch.stack([torch.randperm(411)[:300] for _ in range(2)])
+    at = at[0] if positions == "shared" else at
+    mask = MASKS["causal window with a global token"]
+    with torch.no_grad():
+        own = attend(query, key, value, mask=mask, bias=bias, kernel="flex", query_positions=at)
+        reference = attend(query, key, value, mask=mask, bias=bias, kernel="reference", query_positions=at)
+    assert_close(own, reference)
+
+
 @pytest.mark.parametrize("mask", [*MASKS.values(), Block(128)], ids=[*MASKS.keys(), "blocks"])
 def test_the_table_of_tiles_is_the_masks_own(mask):
     table = mask.dense(SHAPE, torch.device("cpu")).expand(SHAPE).any(dim=1)

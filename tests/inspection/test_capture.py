@@ -6,6 +6,7 @@ import math
 import types
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product
 from threading import Barrier
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from regard.attention.bias import ALiBi
 from regard.attention.mask import Causal, Padding
 from regard.attention.multihead import Attend, HeadAttention, MultiHeadAttention
 from regard.attention.similarity import SIMILARITIES
@@ -26,6 +28,7 @@ from regard.inspection.capture import Recording, watch_module
 from regard.inspection.formulas import FORMULAS
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from rounding import assert_close
 
 VOCABULARY, END = 7, 2
 SCHEMES = ("sinusoidal", "learned", "rotary", "alibi", "t5", "none")
@@ -197,7 +200,7 @@ def test_rows_come_in_the_order_asked_for_repeats_and_negatives_included(rows, l
 
 @cache
 def a_pass() -> tuple[Recording, dict[str, Tensor]]:
-    model = make("encoder_decoder, learnt")
+    model = make("encoder_decoder, learned")
     tokens, source = texts((8, 7)), texts((9, 7), seed=2)
     with watch_module(model) as seen:
         model(inputs_of(model, tokens, source))
@@ -237,7 +240,7 @@ def run(model: Transformer, strategy, prompts, source, limit: int = 9):
 
 
 DECODED = [(name, STRATEGIES[2]) for name in VARIANTS if not name.startswith("encoder,")]
-DECODED += [(name, strategy) for name in ("encoder_decoder, learnt", "decoder, t5") for strategy in STRATEGIES[:2]]
+DECODED += [(name, strategy) for name in ("encoder_decoder, learned", "decoder, t5") for strategy in STRATEGIES[:2]]
 
 
 @pytest.mark.parametrize(("name", "strategy"), DECODED, ids=repr)
@@ -250,7 +253,7 @@ def test_rows_of_decoding_are_those_of_the_text_read_at_once(name, strategy):
 
 
 def test_those_runs_had_texts_of_unequal_length_and_beams_that_changed_places():
-    model = make("encoder_decoder, learnt")
+    model = make("encoder_decoder, learned")
     for strategy in STRATEGIES:
         _, found = run(model, strategy, texts((3, 1, 5, 2)), texts((4, 7, 1, 5), seed=2))
         assert len({len(one.ids) for one in found}) > 1
@@ -603,3 +606,31 @@ def test_a_stream_that_began_before_the_watch_is_refused_in_words():
         list(stepping)
     with pytest.raises(InputError, match="began before it was watched"):
         seen.weights("decoder.0.self", 0)
+
+
+# A cache with room behind its last token
+
+
+@pytest.mark.parametrize("bias", ["none", "by distance"])
+def test_rows_are_exact_where_it_is_said_where_the_queries_stand(bias):
+    module = MultiHeadAttention(12, 4, key_value_heads=2).double().eval()
+    room, at = torch.randn(3, 11, 12).double(), torch.tensor([[0, 1, 2], [4, 5, 6], [8, 9, 10]])
+    inputs = room.gather(1, at[..., None].expand(-1, -1, 12))
+    added = ALiBi(4) if bias == "by distance" else None
+    memory = module.keys_values(room)
+    with torch.no_grad(), watch_module(module) as seen:
+        for _ in range(2):  # a cache is written in place: what was recorded stays what it was
+            module(inputs, memory, mask=Causal(), bias=added, query_positions=at)
+            memory.keys[:, :, 10] += 1.0
+            at[2, 2] = 9
+    assert [seen.crosses("attention"), seen.sequences] == [False, 6]
+    again = module.keys_values(room).keys
+    for batch, row in product(range(3), range(3)):
+        place = 8 + row if batch == 2 else 4 * batch + row
+        alone = room[batch : batch + 1, : place + 1]
+        query, keys = module.queries(alone[:, -1:]), again[batch : batch + 1, :, : place + 1]
+        scores = query @ keys.repeat_interleave(2, 1).transpose(2, 3) / math.sqrt(3)
+        scores = scores if added is None else scores + added.dense((1, 4, 1, place + 1), room.device)
+        found = seen.weights("attention", rows=[row], batch=batch)
+        assert_close(found[:, 0, : place + 1], scores.softmax(-1)[0, :, 0])
+        assert (found[:, 0, place + 1 :] == 0).all()

@@ -25,6 +25,8 @@ from regard.interop.huggingface import (  # noqa: E402
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 NAMES = list(PEERS)
+OFFSET = ("Roberta", "Longformer", "Bart", "OPT")
+"""Their tables of positions have two rows that no text reaches."""
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -40,12 +42,10 @@ def outputs(peer, expected, side):
     found = their_call(peer, expected, side)(output_hidden_states=True)
     hidden = found.decoder_hidden_states[-1] if cross(peer) else None
     if not cross(peer):
-        hidden = found.last_hidden_state if peer.model.endswith("Model") else found.hidden_states[-1]
-    if peer.model.endswith("Model"):
-        return hidden, hidden
+        hidden = found.hidden_states[-1]
     if peer.model.endswith("QuestionAnswering"):
         return torch.stack((found.start_logits, found.end_logits), dim=-1), hidden
-    return found.logits, hidden
+    return found.logits if "logits" in found else hidden, hidden
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -112,14 +112,15 @@ def test_every_tensor_of_transformers_comes_back_but_for_rows_that_are_never_rea
     assert after.keys() <= before.keys()
     assert kept - after.keys() == set()
     for name, tensor in after.items():
-        skip_rows = 2 if peer.model.startswith("Roberta") and "position_embeddings" in name else 0
+        skip_rows = 2 if peer.model.startswith(OFFSET) and "position" in name else 0
         assert torch.equal(tensor[skip_rows:], before[name][skip_rows:]), name
 
 
 def test_the_family_that_fits_is_found_by_the_parts(pair):
     _, _, folder, actual = pair
     fitting = fitting_family(actual)
-    assert fitting.write(actual.config)["model_type"] in (family_of(folder).model_type, "bert", "roberta")
+    assert fitting.write(actual.config)["model_type"] in (family_of(folder).model_type, "bert", "roberta", "llama")
+    assert fitting_family(actual, family_of(folder).name).name == family_of(folder).name
 
 
 def test_shards_are_read_as_one(tmp_path):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.data.batching import Inputs, Padded
 
 BERT = {"vocab_size": 53, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 41}
-LONGFORMER = BERT | {"max_position_embeddings": 64, "attention_window": [4, 2, 8], "sep_token_id": 2}
+LONGFORMER = BERT | {"max_position_embeddings": 64, "attention_window": [4, 8, 4], "sep_token_id": 2}
 LLAMA = BERT | {"num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64}
 T5 = {"vocab_size": 53, "d_model": 24, "d_kv": 7, "d_ff": 41, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3}
 T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 19}
@@ -22,6 +22,11 @@ MARIAN |= {"max_position_embeddings": 64, "decoder_start_token_id": 52, "eos_tok
 GPT = {"vocab_size": 53, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": 64, "eos_token_id": 0}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 16}
+QWEN3 = LLAMA | {"head_dim": 10}
+GEMMA = LLAMA | {"head_dim": 10, "num_hidden_layers": 4, "sliding_window": 3, "query_pre_attn_scalar": 7}
+GEMMA3 = GEMMA | {"layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]}
+TURNS = {"full_attention": {"rope_type": "linear", "rope_theta": 5e5, "factor": 8.0}}
+TURNS |= {"sliding_attention": {"rope_type": "default", "rope_theta": 77.0}}
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,9 @@ PEERS = {
     "roberta masked": Peer("RobertaConfig", "RobertaForMaskedLM", BERT | {"max_position_embeddings": 64}),
     "roberta labels": Peer("RobertaConfig", "RobertaForSequenceClassification", BERT | {"num_labels": 5}),
     "longformer": Peer("LongformerConfig", "LongformerModel", LONGFORMER),
-    "longformer masked": Peer("LongformerConfig", "LongformerForMaskedLM", LONGFORMER | {"attention_window": 2}),
+    "longformer masked": Peer("LongformerConfig", "LongformerForMaskedLM", LONGFORMER | {"attention_window": 4}),
     "longformer labels": Peer(
-        "LongformerConfig", "LongformerForSequenceClassification", LONGFORMER | {"attention_window": 2, "num_labels": 5}
+        "LongformerConfig", "LongformerForSequenceClassification", LONGFORMER | {"attention_window": 4, "num_labels": 5}
     ),
     "gpt": Peer("GPT2Config", "GPT2LMHeadModel", GPT),
     "gpt untied": Peer("GPT2Config", "GPT2LMHeadModel", GPT | {"tie_word_embeddings": False, "n_inner": 41}),
@@ -79,6 +84,33 @@ PEERS = {
         LLAMA | {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
     ),
     "llama biases": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA | {"attention_bias": True, "mlp_bias": True}),
+    "llama attention biases": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA | {"attention_bias": True}),
+    "mistral": Peer("MistralConfig", "MistralForCausalLM", LLAMA | {"sliding_window": 3, "head_dim": 10}),
+    "mistral without a window": Peer("MistralConfig", "MistralForCausalLM", LLAMA | {"sliding_window": None}),
+    "qwen2": Peer("Qwen2Config", "Qwen2ForCausalLM", LLAMA),
+    "qwen2 with windows": Peer(
+        "Qwen2Config",
+        "Qwen2ForCausalLM",
+        LLAMA | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1, "tie_word_embeddings": True},
+    ),
+    "qwen3": Peer("Qwen3Config", "Qwen3ForCausalLM", QWEN3),
+    "qwen3 with windows and biases": Peer(
+        "Qwen3Config",
+        "Qwen3ForCausalLM",
+        QWEN3 | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 2, "attention_bias": True},
+    ),
+    "gemma2": Peer("Gemma2Config", "Gemma2ForCausalLM", GEMMA | {"attn_logit_softcapping": 2.0}),
+    "gemma2 without caps": Peer(
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        GEMMA | {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True},
+    ),
+    "gemma3": Peer("Gemma3TextConfig", "Gemma3ForCausalLM", GEMMA3 | {"rope_parameters": TURNS}),
+    "gemma3 of one turn": Peer(
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        GEMMA3 | {"rope_parameters": dict.fromkeys(TURNS, TURNS["sliding_attention"]), "tie_word_embeddings": False},
+    ),
     "marian": Peer("MarianConfig", "MarianMTModel", MARIAN),
     "marian swish, scaled": Peer(
         "MarianConfig", "MarianMTModel", MARIAN | {"activation_function": "swish", "scale_embedding": True}

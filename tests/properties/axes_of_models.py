@@ -28,7 +28,10 @@ Choice = tuple[object, ...]
 
 TRANSFORMER: Axes = {
     "similarity": tuple(SIMILARITIES),
-    "residual": ((True, "post"), (True, "pre"), (False, "post"), (False, "pre"), ("reversible", "pre")),
+    "residual": (
+        *product((True, False), values(TransformerConfig, "norm_placement")),
+        *(("reversible", "pre"), ("reversible", "sandwich")),
+    ),
     "norm": values(TransformerConfig, "norm"),
     "positions": values(TransformerConfig, "positions"),
     "feedforward": values(TransformerConfig, "feedforward"),

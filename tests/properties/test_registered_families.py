@@ -5,9 +5,11 @@ import logging
 import pytest
 import torch
 
+from regard.attention.efficient.longformer_layer import LongformerShape
 from regard.interop.huggingface import read_model, write_model
 from regard.interop.names import hf_tensors, slot_of
 from regard.models.families import FAMILIES
+from regard.models.families.family import TensorSlot
 from regard.models.size import size_of
 from regard.models.transformer import Transformer
 
@@ -26,7 +28,8 @@ def test_a_named_size_has_as_many_parameters_as_in_transformers(family, size):
         model = getattr(transformers, values["architectures"][0])(peer)
     wanted = sum(one.numel() for name, one in model.named_parameters() if "embed_positions" not in name)
     wanted += sum(one.numel() for name, one in model.named_buffers() if name == "final_logits_bias")
-    unused = config.width * (2 if family.name == "roberta" else 0)  # rows of its positions that no text reaches
+    slots = [slot for slot in family.names(config).values() if isinstance(slot, TensorSlot)]
+    unused = config.width * sum(slot.skip_rows for slot in slots)  # rows of positions that no text reaches
     assert size_of(config).parameters == wanted - unused
 
 
@@ -54,10 +57,14 @@ HEADS = [pytest.param(one, head, id=f"{one.name}-{head}") for one in FAMILIES.va
 @pytest.mark.parametrize(("family", "head"), HEADS)
 def test_weights_come_back_bit_for_bit(family, head, tmp_path):
     small = {"layers": 3, "width": 24, "heads": 6, "feedforward_width": 41, "vocabulary": 53, "max_positions": 67}
-    size = next(iter(family.sizes))
-    own = {"head": head, "output_bias": head == "masked" or family.name == "marian"}
+    first = family.config(next(iter(family.sizes)))
+    own = {"head": head, "output_bias": head == "masked" or (first.reads_source and first.output_bias)}
     own |= {"labels": ("a", "b", "c")} if head == "labels" else {}
-    config = family.config(size).model_copy(update=small | own | {"head_width": None})
+    own |= {"layers": max(3, len(first.mechanisms("decoder"))), "key_value_heads": first.key_value_heads and 3}
+    if family.name == "longformer":  # whose classes choose the global tokens
+        chosen = LongformerShape(global_tokens=int(head == "labels"), global_before=2 if head == "spans" else None)
+        own["attention"] = chosen
+    config = first.model_copy(update=small | own | {"head_width": None})
     torch.manual_seed(3)
     model = Transformer(config)
     with torch.no_grad():

@@ -100,7 +100,8 @@ for mechanism, shape in MECHANISMS.items():
     if mechanism != "exact" and len(shape.model_fields) > 1:
         sample = {"attention": {"name": mechanism, **shape.samples[0]}}
         values = BASES["language" if shape.abilities.causal else "masked"]
-        kept = {key: value for key, value in values["model"].items() if key not in ("positions", "rotary", "max_positions")}
+        positions = ("positions", "rotary", "max_positions")
+        kept = {key: value for key, value in values["model"].items() if key not in positions}
         BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
         ATTENDING[f"attention {mechanism}"] = mechanism
 RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")

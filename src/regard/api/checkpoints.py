@@ -1,20 +1,27 @@
 """Training that begins with a checkpoint: the network, the weights and the tokenizer of a folder, Regard's or others'.
 
 What the task needs and the folder's network does not end with is drawn anew: BERT gets a head for its labels. What was
-kept, what is new and what was left out is said.
+kept, what is new and what was left out is said. With an adapter the folder's weights stay as they are, and the run
+keeps what learns beside them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from regard.api.loading import read_model
 from regard.errors import ConfigError
+from regard.interop import peft
+from regard.models.adapter_table import AdapterTable
+from regard.models.lora import adapted, attach, identity, learnt, merge
 from regard.models.network import Checkpoint, Network, NetworkConfig
 from regard.tasks.task import Task
 from regard.text.tokenizer import Tokenizer
+from regard.training.filing import Filing
 
 
 @dataclass(frozen=True)
@@ -24,24 +31,51 @@ class Begun:
     module: Network
     tokenizer: Tokenizer
     said: list[str]
+    base: str | None
+    """A digest of the folder's weights, where they stay as they are."""
+
+
+class AdapterFiling(Filing):
+    """Of a network with adapters what learns, as the file that peft reads."""
+
+    name = peft.WEIGHTS
+
+    def __init__(self, network: Network, base: str) -> None:
+        self.network, self.base = network, base
+        self.learnt = frozenset(learnt(network))
+
+    def kept(self, module: nn.Module) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = module.state_dict()
+        return {name: one for name, one in found.items() if name in self.learnt}
+
+    def restore(self, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+        module.load_state_dict(tensors, strict=False)
+
+    def write(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        peft.write_tensors(path, tensors, self.network, self.base)
 
 
 def begin_from(shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> Begun:
     """The folder's network with the head that the task needs."""
     found = read_model(Path(shape.folder))
-    module, tokenizer = found.module.float(), found.tokenizer
+    base, tokenizer = merge(found.module), found.tokenizer
     _require_specials(task, tokenizer, shape.folder)
-    config = _config(module.config, shape, task, labels)
+    config = _config(base.config, shape, task, labels)
+    digest = None if shape.adapter is None else identity(base)
     fresh = config.build()
-    old, new = module.state_dict(), fresh.state_dict()
-    anew = config.outputs != module.config.outputs or config.labels != module.config.labels
+    old, new = base.float().state_dict(), fresh.state_dict()
+    anew = config.outputs != base.config.outputs or config.labels != base.config.labels
     kept = {
         name: tensor
         for name, tensor in old.items()
         if name in new and new[name].shape == tensor.shape and not (anew and name.startswith("output."))
     }
     fresh.load_state_dict({**new, **kept})
-    return Begun(fresh, tokenizer, [_told(shape.folder, kept, [*new], [*old])])
+    said = [_told(shape.folder, kept, [*new], [*old])]
+    if shape.adapter is not None:
+        attach(fresh, shape.adapter, {name for name in new if name not in kept})
+        said.append(_beside(fresh, shape.adapter))
+    return Begun(fresh, tokenizer, said, digest)
 
 
 def _config(config: NetworkConfig, shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> NetworkConfig:
@@ -84,3 +118,10 @@ def _told(folder: str, kept: dict[str, torch.Tensor], new: list[str], old: list[
             more = ", …" if len(names) > 4 else ""
             sentence += f"; {what}: {', '.join(names[:4])}{more}"
     return sentence
+
+
+def _beside(network: Network, table: AdapterTable) -> str:
+    """How many adapters there are, and where."""
+    found = adapted(network)
+    endings = dict.fromkeys(name.rpartition(".")[2] for name, _, _ in found)
+    return f"{len(found)} adapters of rank {table.rank} beside {', '.join(endings)}; all else stays as it is"

@@ -2,9 +2,9 @@
 
 import tempfile
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,8 @@ class Model:
     """How it answers when nothing else is asked for."""
     recipe: Recipe | None = None
     """What it was trained by, where that is known."""
+    adapters: Mapping[str, "Model"] = field(default_factory=dict)
+    """The same model through each adapter that was loaded beside it; all share its weights."""
 
     @property
     def data(self) -> DataTable | None:
@@ -64,7 +66,8 @@ class Model:
     def to(self, device: str | torch.device | None = None, precision: str = "auto") -> "Model":
         """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16)."""
         place = self.device if device is None else usable_device(device)
-        self.module.to(device=place, dtype=dtype_of(precision))
+        for one in (self, *self.adapters.values()):
+            one.module.to(device=place, dtype=dtype_of(precision))
         return self
 
     @property
@@ -234,7 +237,7 @@ class Model:
         return notebook.table("Model", self.facts)
 
     def save(self, folder: str | Path) -> None:
-        """Write the model folder."""
+        """Write the model folder; an adapter it was loaded through is merged."""
         folder = Path(folder)
         save_model(folder, self.module)
         save_around(folder, self, self.recipe)

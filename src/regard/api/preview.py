@@ -13,7 +13,7 @@ from regard.data.stream import Countable, Position
 from regard.devices import device_in_words
 from regard.tasks.files import settle
 from regard.tasks.recipe import Recipe, change_recipe, read_recipe
-from regard.training.optimizers import adamw
+from regard.training.optimizers import optimizer_of
 from regard.training.precision import autocast, choose_precision
 from regard.training.updater import Updater, to_device
 
@@ -80,7 +80,10 @@ def preview(
     device = next(made.module.parameters()).device
     step = _seconds_a_step(
         Updater(
-            made.training_data.trainable, adamw(made.module, plan.training), plan.training, batches.start(Position())
+            made.training_data.trainable,
+            optimizer_of(made.module, plan.training),
+            plan.training,
+            batches.start(Position()),
         )
     )
     validations = -(-plan.training.steps // plan.training.evaluate_every)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 import regard.data  # noqa: F401  (fills the table of corpora)
-from regard.api.checkpoints import begin_from
-from regard.api.loading import load, read_run
+from regard.api.checkpoints import AdapterFiling, begin_from
+from regard.api.loading import load
 from regard.api.model import Model, save_around
+from regard.api.purpose import read_run
 from regard.data.corpus import Examples
 from regard.data.prefetch import Prefetch
 from regard.devices import in_memory, usable_device
@@ -19,7 +20,9 @@ from regard.embedding.pretrained import begin_with
 from regard.embedding.vectors_file import read_vectors
 from regard.errors import ConfigError, FileError, InputError, changing
 from regard.files import PARTIAL, read_json, refuse_unwritable, write_json, write_text
+from regard.interop.peft import write_config
 from regard.models.checkpoint import save_config
+from regard.models.lora import learnt
 from regard.models.network import Checkpoint, Network, NetworkConfig
 from regard.tasks.files import settle
 from regard.tasks.recipe import Recipe, TokenizerTable, change_recipe, read_recipe, toml_value
@@ -27,6 +30,8 @@ from regard.tasks.task import METRIC_EXAMPLES, Task, TrainingData, task_of
 from regard.text.registry import KINDS
 from regard.text.tokenizer import Tokenizer
 from regard.training import fingerprint
+from regard.training.filing import WHOLE, Filing
+from regard.training.groups import check_rates, freeze, told
 from regard.training.interrupt import Interrupt, at_keyboard
 from regard.training.loop import Run
 from regard.training.plan import CHANGEABLE
@@ -87,13 +92,14 @@ def _train(
     changed = _claim(folder, plan, resume, request.changes)
     prepared = prepare(plan, _kept_tokenizer(folder, plan, resume))
     plan = prepared.plan
-    seen = fingerprint.fingerprint(prepared.data, prepared.tokenizer)
+    seen = fingerprint.fingerprint(prepared.data, prepared.tokenizer, prepared.base)
     fingerprint.compare(folder / DATA, seen, resume)
     write_text(folder / "recipe.toml", plan.toml())  # first: it is what makes the folder a run that can be resumed
     fingerprint.write(folder / DATA, seen)
     began.write(folder)
     save_config(folder, prepared.module)
     save_around(folder, Model(prepared.module, prepared.tokenizer, prepared.task, plan.decoding), plan)
+    prepared.describe_adapter(folder)
     for sentence in (*changed, *found, *prepared.said, *_introduction(plan, prepared.module, prepared.training_data)):
         listener.say(sentence)
     run = Run(
@@ -105,6 +111,7 @@ def _train(
         listener,
         interrupt,
         prepared.task.metric(plan, prepared.data, prepared.module, prepared.tokenizer),
+        prepared.filing,
     )
     run.fit()
     return load(folder, plan.training.device)
@@ -189,6 +196,19 @@ class Prepared:
     training_data: TrainingData
     said: list[str]
     """What a person should know about them."""
+    base: str | None = None
+    """With an adapter, a digest of the weights it stands beside."""
+
+    @property
+    def filing(self) -> Filing:
+        """What of the model the run keeps."""
+        return WHOLE if self.base is None else AdapterFiling(self.module, self.base)
+
+    def describe_adapter(self, folder: Path) -> None:
+        """Write down what the adapter is, where there is one."""
+        model = self.plan.model
+        if self.base is not None and isinstance(model, Checkpoint) and model.adapter is not None:
+            write_config(folder, model.folder, model.adapter, self.module, learnt(self.module))
 
 
 def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
@@ -200,11 +220,11 @@ def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
     data = task.open(plan)
     labels = task.labels(data)
     said = task.describe(plan, data)
-    device = usable_device(plan.training.device)
+    device, base = usable_device(plan.training.device), None
     if isinstance(plan.model, Checkpoint):
         torch.manual_seed(plan.training.seed)
         begun = begin_from(plan.model, task, labels)
-        module, tokenizer = begun.module.to(device), begun.tokenizer
+        module, tokenizer, base = begun.module.to(device), begun.tokenizer, begun.base
         _require_kind(plan, tokenizer.kind)
         said += begun.said
     else:
@@ -214,11 +234,14 @@ def prepare(plan: Recipe, tokenizer: Tokenizer | None) -> Prepared:
         if plan.model.vectors is not None:
             known = begin_with(module.embedding, tokenizer, read_vectors(Path(plan.model.vectors)))
             said.append(f"{known:,} of {tokenizer.size:,} tokens begin with the vectors of {plan.model.vectors}")
+    freeze(module, plan.training.freeze)
+    check_rates(module, plan.training)
+    said += told(module, plan.training)
     training_data = task.training_data(plan, data, module, tokenizer)
     module.config = module.config.model_copy(update={"trained_length": training_data.longest})
     if isinstance(plan.model, Checkpoint):
         plan = plan.model_copy(update={"tokenizer": plan.tokenizer.model_copy(update={"kind": tokenizer.kind})})
-    return Prepared(plan, task, data, tokenizer, module, training_data, said)
+    return Prepared(plan, task, data, tokenizer, module, training_data, said, base)
 
 
 def _require_kind(plan: Recipe, kind: str) -> None:

@@ -9,12 +9,13 @@ tensor works as a bias too.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.mask_algebra import Grid, Shape
+from regard.attention.mask_algebra import Grid, Positions, Shape
 from regard.errors import ConfigError
 
 Terms = Callable[[Tensor, Tensor], Tensor]
@@ -33,12 +34,17 @@ class Bias(nn.Module, ABC):
         """The term for each head, query and key of the grid."""
         return self.terms_on(at.head.device)(at.head, at.key - at.query)
 
-    def dense(self, shape: Shape, device: torch.device) -> Float[Tensor, "1 heads queries keys"]:
+    def dense(
+        self, shape: Shape, device: torch.device, positions: Positions | None = None
+    ) -> Float[Tensor, "#batch heads queries keys"]:
         """The same for all of scores shaped (batch, heads, queries, keys): one term per diagonal.
 
-        Of the terms a b c d e f of six distances, four queries see three keys as `def`, `cde`, `bcd`, `abc`.
+        Of the terms a b c d e f of six distances, four queries see three keys as `def`, `cde`, `bcd`, `abc`. Queries
+        that stand anywhere make no diagonals: each entry is computed.
         """
         _, heads, queries, keys = shape
+        if positions is not None:
+            return self.values(Grid.of(shape, device, positions=positions))
         head = torch.arange(heads, device=device)[:, None]
         terms = self.terms_on(device)(head, torch.arange(1 - keys, queries, device=device))
         return terms.unfold(1, keys, 1).flip(1)[None]
@@ -58,8 +64,21 @@ class ALiBi(Bias):
 
     def terms_on(self, device: torch.device) -> Terms:
         """Minus slope times distance."""
-        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=device)
+        slopes = alibi_slopes_on(self.heads, device)
         return lambda head, distance: -slopes[head] * distance.abs()
+
+
+def alibi_slopes_on(heads: int, device: torch.device) -> Float[Tensor, "heads"]:
+    """As a tensor, brought to a GPU once: what a CUDA graph captures may not come from the host."""
+    if device.type == "cpu" or torch.compiler.is_compiling():
+        return torch.tensor(alibi_slopes(heads), dtype=torch.float64, device=device)
+    return _brought(heads, device)
+
+
+@cache
+def _brought(heads: int, device: torch.device) -> Float[Tensor, "heads"]:
+    with torch.inference_mode(False):
+        return torch.tensor(alibi_slopes(heads), dtype=torch.float64, device=device)
 
 
 def alibi_slopes(heads: int) -> list[float]:

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.attention.bias import Bias
 from regard.attention.kernels import Call, Kernel
-from regard.attention.lowering import dense_scores, fully_masked, fully_masked_rows, is_causal_flag
+from regard.attention.lowering import dense_scores, fully_masked, fully_masked_rows
 from regard.axes import Attended
 from regard.layers.dropout import drop
 from regard.layers.private_ops import softmax_, softmax_gradient_
@@ -65,8 +65,8 @@ class Bmm(Kernel):
         query, key, scale = call.dotted()
         batch, heads, queries, keys = call.shape
         rows, folded = batch * key.shape[1], heads // key.shape[1] * queries
-        halved = folded == queries >= HALVED and call.bias is None and is_causal_flag(call.mask, call.shape)
-        added = dense_scores(call.mask, call.bias, query, call.shape)
+        halved = folded == queries >= HALVED and call.bias is None and call.causal_flag
+        added = dense_scores(call.mask, call.bias, query, call.shape, call.positions)
         nothing = None if added is None or halved else _fully_masked(call, added)
         if added is not None:
             if nothing is not None:  # a softmax over nothing is 0/0: such rows are uniform, and zeroed at the end
@@ -88,7 +88,7 @@ def _fully_masked(call: Call, added: Tensor) -> Tensor | None:
     """The rows in which nothing is allowed: a bias object forbids nothing, a tensor may."""
     if isinstance(call.bias, Tensor):
         return fully_masked(added)
-    return None if call.mask is None else fully_masked_rows(call.mask, call.shape, call.device)
+    return None if call.mask is None else fully_masked_rows(call.mask, call.shape, call.device, call.positions)
 
 
 def _learns(bias: Bias | Tensor | None) -> bool:

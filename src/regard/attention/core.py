@@ -23,7 +23,7 @@ from regard.attention.flex import Flex
 from regard.attention.gathered import Gathered
 from regard.attention.kernels import Call, Cudnn, Kernel, KernelChoice, Sdpa, choose_kernel
 from regard.attention.lowering import bias_values, dense_table, fully_masked, fully_masked_rows
-from regard.attention.mask_algebra import Grid, Mask, MaskMod, as_mask
+from regard.attention.mask_algebra import Grid, Mask, MaskMod, Positions, Shape, as_mask
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError, NotFiniteError
@@ -38,15 +38,17 @@ def weights(
     mask: Mask | MaskMod | None = None,
     bias: Bias | Tensor | None = None,
     rows: Int[Tensor, "rows"] | None = None,
+    query_positions: Positions | None = None,
 ) -> Float[Tensor, "batch heads rows keys"]:
     """What every query pays to every key: positive, each row summing to 1, or all zeros where nothing is allowed.
 
     With `rows`, only those rows of the queries, exactly as they are in the whole: a row is one softmax; −1 is the last.
+    `query_positions` says where each query stands among the keys (see `attend`).
     """
     mask = None if mask is None else as_mask(mask)
     check_tensors({"queries": query, "keys": key})
     found = resolve(similarity, query.shape[-1])
-    check_scores(query, key, found, mask, bias)
+    check_scores(query, key, found, mask, bias, query_positions)
     shape = (*query.shape[:3], key.shape[2])
     if rows is not None:
         rows = torch.where(rows < 0, rows + shape[2], rows)
@@ -55,14 +57,21 @@ def weights(
             bias = bias[..., rows, :]
     scores = share_heads(query, key, found.scores)
     if bias is not None:
-        scores = scores + bias_values(bias, Grid.of(shape, query.device, rows), scores.dtype)
+        scores = scores + bias_values(bias, Grid.of(shape, query.device, rows, query_positions), scores.dtype)
     if mask is not None:
-        allowed = dense_table(mask, shape, query.device) if rows is None else mask.dense(shape, query.device, rows)
-        scores = scores.where(allowed, -torch.inf)
-    if bias is None and (mask is None or (rows is None and fully_masked_rows(mask, shape, query.device) is None)):
+        scores = scores.where(_allowed(mask, shape, query.device, rows, query_positions), -torch.inf)
+    kept = rows is None and query_positions is None
+    if bias is None and (mask is None or (kept and fully_masked_rows(mask, shape, query.device) is None)):
         return scores.softmax(dim=-1)
     nothing = fully_masked(scores)  # a softmax over nothing is 0/0: such rows are zero instead
     return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+
+
+def _allowed(mask: Mask, shape: Shape, device: torch.device, rows: Tensor | None, positions: Tensor | None) -> Tensor:
+    """The rows of the table; of the whole one, where it is kept."""
+    if rows is None:
+        return dense_table(mask, shape, device, positions)
+    return mask.dense(shape, device, rows, positions)
 
 
 def share_heads(query: Tensor, shared: Tensor, operation: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -91,7 +100,14 @@ class Reference(Kernel):
 
     def run(self, call: Call) -> Attended:
         """weights · V."""
-        attention = weights(call.query, call.key, similarity=call.similarity, mask=call.mask, bias=call.bias)
+        attention = weights(
+            call.query,
+            call.key,
+            similarity=call.similarity,
+            mask=call.mask,
+            bias=call.bias,
+            query_positions=call.positions,
+        )
         return share_heads(drop(attention, call.dropout), call.value, torch.matmul)
 
 
@@ -108,13 +124,19 @@ def attend(
     bias: Bias | Tensor | None = None,
     dropout: float = 0.0,
     kernel: str | None = None,
+    query_positions: Positions | None = None,
 ) -> Attended:
     """Attention by the fastest kernel that can: `softmax(similarity(Q, K) + bias, where mask allows) · V`.
 
     Fewer key/value heads than query heads are shared among them if they divide them (multi-query, grouped-query). The
     mask may be a function `(batch, head, query, key) -> bool` of index tensors that broadcast.
+
+    Masks and biases count queries in the keys' numbering, and the queries stand at the end of the keys. Where they
+    stand elsewhere, as in a cache with room behind its last token, `query_positions` says it: `[queries]`, or
+    `[batch, queries]` where sequences differ. Keys beyond a sequence's own are hidden by a mask: `Causal()` hides what
+    stands behind a query, `Padding(lengths)` what stands behind a text.
     """
-    call = checked(query, key, value, similarity, mask, bias, dropout)
+    call = checked(query, key, value, similarity, mask, bias, dropout, query_positions)
     return choose_kernel(call, KERNELS, kernel)[0].run(call)
 
 
@@ -128,11 +150,12 @@ def which_kernel(
     bias: Bias | Tensor | None = None,
     dropout: float = 0.0,
     kernel: str | None = None,
+    query_positions: Positions | None = None,
 ) -> KernelChoice:
     """Which kernel `attend` would take for this call, why, and why not the others; nothing is run."""
-    call = checked(query, key, value, similarity, mask, bias, dropout)
+    call = checked(query, key, value, similarity, mask, bias, dropout, query_positions)
     chosen, refused = choose_kernel(call, KERNELS, kernel)
-    return KernelChoice(chosen.name, "forced by name" if kernel else chosen.why(call), refused)
+    return KernelChoice(chosen.name, "forced by name" if kernel else chosen.why(call), dict(refused))
 
 
 def checked(
@@ -143,18 +166,19 @@ def checked(
     mask: Mask | MaskMod | None,
     bias: Bias | Tensor | None,
     dropout: float,
+    positions: Positions | None = None,
 ) -> Call:
     """The call; what does not fit is refused in one sentence, before a kernel says it in its own words."""
     check_tensors({"queries": query, "keys": key, "values": value})
     found = None if mask is None else as_mask(mask)
-    call = Call(query, key, value, resolve(similarity, query.shape[-1]), found, bias, dropout)
+    call = Call(query, key, value, resolve(similarity, query.shape[-1]), found, bias, dropout, positions)
     check_shapes(call)
     return call
 
 
 def check_shapes(call: Call) -> None:
     """Refuse queries, keys, values and a dropout that do not belong together."""
-    check_scores(call.query, call.key, call.similarity, call.mask, call.bias)
+    check_scores(call.query, call.key, call.similarity, call.mask, call.bias, call.positions)
     check_numbers(call.query)
     if not 0 <= call.dropout < 1:
         raise InputError(f"dropout {call.dropout} is not a probability below 1", "use one in [0, 1)")
@@ -165,8 +189,15 @@ def check_shapes(call: Call) -> None:
         )
 
 
-def check_scores(query: Query, key: Key, similarity: Similarity, mask: Mask | None, bias: Bias | Tensor | None) -> None:
-    """Refuse queries and keys that cannot be compared, and a mask or a bias made for others."""
+def check_scores(
+    query: Query,
+    key: Key,
+    similarity: Similarity,
+    mask: Mask | None,
+    bias: Bias | Tensor | None,
+    positions: Positions | None = None,
+) -> None:
+    """Refuse queries and keys that cannot be compared, and a mask, a bias or positions made for others."""
     (batch, heads, queries, width), (key_batch, kv_heads, keys, key_width) = query.shape, key.shape
     if batch != key_batch:
         raise InputError(
@@ -185,6 +216,8 @@ def check_scores(query: Query, key: Key, similarity: Similarity, mask: Mask | No
             "use a divisor, such as 1 or the same",
         )
     shape = (batch, heads, queries, keys)
+    if positions is not None:
+        check_positions(positions, shape, query.device)
     if mask is not None:
         mask.fits(shape)
     if isinstance(bias, Bias) and bias.heads != heads:
@@ -194,6 +227,19 @@ def check_scores(query: Query, key: Key, similarity: Similarity, mask: Mask | No
             f"a bias shaped {tuple(bias.shape)} does not fit scores shaped {shape}",
             "give it that shape; an axis of size 1 is shared",
         )
+
+
+def check_positions(positions: Positions, shape: Shape, device: torch.device) -> None:
+    """Refuse positions that are no whole numbers, of other queries or elsewhere; which numbers is not looked at."""
+    batch, _, queries, _ = shape
+    wanted = f"use a tensor of whole numbers shaped [{queries}] or [{batch}, {queries}] on {device}"
+    if not isinstance(positions, Tensor) or positions.dtype not in (torch.int32, torch.int64):
+        what = str(positions.dtype) if isinstance(positions, Tensor) else type(positions).__name__
+        raise InputError(f"the queries' positions are {what}", wanted)
+    if positions.device != device:
+        raise InputError(f"the queries' positions are on {positions.device} and the queries on {device}", wanted)
+    if tuple(positions.shape) not in ((queries,), (1, queries), (batch, queries)):
+        raise InputError(f"positions shaped {tuple(positions.shape)} do not say where {queries} queries stand", wanted)
 
 
 def check_tensors(named: dict[str, Tensor]) -> None:

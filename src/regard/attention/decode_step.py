@@ -12,6 +12,7 @@ from regard.attention.bias import Bias
 from regard.attention.core import check_numbers
 from regard.attention.lowering import dense_table
 from regard.attention.mask import Mask
+from regard.attention.mask_algebra import Positions
 from regard.attention.similarity import InnerProduct, Similarity
 from regard.axes import Attended, Key, Query, Value
 
@@ -29,13 +30,20 @@ def suits_one_query(query: Query, similarity: Similarity, bias: Bias | Tensor | 
     )
 
 
-def attend_one(query: Query, key: Key, value: Value, similarity: Similarity, mask: Mask | None) -> Attended:
+def attend_one(
+    query: Query,
+    key: Key,
+    value: Value,
+    similarity: Similarity,
+    mask: Mask | None,
+    positions: Positions | None = None,
+) -> Attended:
     """`softmax(scale · q Kᵀ, where the mask allows) · V`; query heads that share a key head are queries of it."""
     assert isinstance(similarity, InnerProduct)
     check_numbers(query)
     batch, heads, _, _ = query.shape
     kv_heads, keys = key.shape[1], key.shape[2]
-    table = None if mask is None else dense_table(mask, (batch, heads, 1, keys), query.device)
+    table = None if mask is None else dense_table(mask, (batch, heads, 1, keys), query.device, positions)
     if table is not None and table.shape[1] > 1:
         table = table.expand(batch, -1, -1, -1).reshape(batch, kv_heads, heads // kv_heads, keys)
     query, key, scale = similarity.as_dot(query, key)

@@ -28,6 +28,7 @@ from regard.attention.similarity import ScaledDot, Softcapped
 from regard.attention.slot import Slot
 from regard.axes import Hidden, Weights
 from regard.errors import ConfigError, InputError
+from regard.layers.norm import NormKind
 
 
 class ExactShape(MechanismShape):
@@ -37,9 +38,7 @@ class ExactShape(MechanismShape):
     window: int | None = Field(
         None, ge=1, description="tokens that a query sees, itself and those before it; in an encoder on either side"
     )
-    query_key_norm: Literal["none", "layer", "rms"] = Field(
-        "none", description="what normalises each head's queries and keys"
-    )
+    query_key_norm: NormKind = Field("none", description="what normalises each head's queries and keys")
     biases: tuple[Projection, ...] | None = Field(
         None, description="the projections that add a learnt vector; as model.bias says if absent"
     )
@@ -62,7 +61,7 @@ class ExactShape(MechanismShape):
     samples = (
         {},
         {"window": 3, "query_key_norm": "rms", "value_width": 5},
-        {"softcap": 2.0, "scale": 0.7, "biases": ["query", "value"]},
+        {"softcap": 2.0, "scale": 0.7, "biases": ["query", "value"], "query_key_norm": "rms_offset"},
     )
 
     def check(self, slot: Slot) -> None:
@@ -93,7 +92,7 @@ class ExactShape(MechanismShape):
         before = ((seen - 1) * seen / 2 + (tokens - seen) * (seen - 1)) / tokens  # keys before a token, on average
         keys = tokens if slot.cross else 1 + (before if slot.causal else 2 * before)
         cached = slot.key_value_heads * both
-        normed = {"none": 0, "layer": 2, "rms": 3}[self.query_key_norm] * slot.head_width
+        normed = {"none": 0, "layer": 2, "rms": 3, "rms_offset": 3}[self.query_key_norm] * slot.head_width
         kept = slot.heads * both + cached + normed * (slot.heads + slot.key_value_heads)
         known = self.softcap is None and value_width == slot.head_width  # else the kernel keeps the weights as well
         return AttentionCosts(2 * slot.heads * both * keys, cached, kept if known else None)

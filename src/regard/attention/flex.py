@@ -15,8 +15,8 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from regard.attention.bias import Bias
 from regard.attention.kernels import Call, Kernel
-from regard.attention.lowering import is_causal_flag, kept, live_tiles, sees_everything
-from regard.attention.mask_algebra import Grid, Mask, Shape
+from regard.attention.lowering import kept, live_tiles
+from regard.attention.mask_algebra import Grid, Mask, Positions, Shape
 from regard.axes import Attended
 
 SIZE = 128
@@ -52,8 +52,7 @@ class Flex(Kernel):
         """The CPU, short texts, and masks that need no table."""
         if call.device.type == "cpu":
             return "on a CPU gathered tiles do this, and train"
-        plain = sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape)
-        if plain and call.bias is None:
+        if (call.sees_everything or call.causal_flag) and call.bias is None:
             return "SDPA needs no table for this mask"
         if isinstance(call.bias, Tensor):
             return "a bias that is a tensor already is a table"
@@ -70,14 +69,16 @@ class Flex(Kernel):
         query, key, scale = call.dotted()
         mask, shape = call.mask, call.shape
         block_mask = None
-        if mask is not None:
+        if mask is not None and call.positions is not None:
+            block_mask = lower(mask, shape, query.device, call.positions)
+        elif mask is not None:
             block_mask = kept(mask, ("flex", shape, query.device), lambda: lower(mask, shape, query.device))
         with torch._dynamo.config.patch(recompile_limit=MOST_COMPILED):
             out: Tensor = compiled()(
                 query.contiguous(),
                 key.contiguous(),
                 call.value.contiguous(),
-                score_mod=None if call.bias is None else added(call.bias, shape, query.device),
+                score_mod=None if call.bias is None else added(call.bias, shape, query.device, call.positions),
                 block_mask=block_mask,
                 scale=scale,
                 enable_gqa=shape[1] != key.shape[1],
@@ -91,13 +92,13 @@ def compiled() -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=False)
 
 
-def lower(mask: Mask, shape: Shape, device: torch.device) -> BlockMask:
+def lower(mask: Mask, shape: Shape, device: torch.device, positions: Positions | None = None) -> BlockMask:
     """The mask as FlexAttention's table of tiles: those decided entry by entry, and those that are full.
 
     A ragged last tile is never full: what stands beyond the end must be left out.
     """
     _, _, queries, keys = shape
-    live = live_tiles(mask, shape, SIZE, device)
+    live = live_tiles(mask, shape, SIZE, device, positions)
     full = live.all.clone()
     if queries % SIZE:
         full[:, -1] = False
@@ -105,26 +106,37 @@ def lower(mask: Mask, shape: Shape, device: torch.device) -> BlockMask:
         full[:, :, -1] = False
     partial_count, partial = _listed(live.some & ~full)
     full_count, fulls = _listed(live.some & full)
-    shift = keys - queries
+    place = _places(shape, positions)
 
     def allowed(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return mask.allowed(Grid(batch, head, query + shift, key, keys))
+        row = None if positions is None else query
+        return mask.allowed(Grid(batch, head, place(batch, query), key, keys, row))
 
     return BlockMask.from_kv_blocks(
         partial_count, partial, full_count, fulls, BLOCK_SIZE=SIZE, mask_mod=allowed, seq_lengths=(queries, keys)
     )
 
 
+def _places(shape: Shape, positions: Positions | None) -> Callable[[Tensor, Tensor], Tensor]:
+    """Where query number `query` of sequence `batch` stands among the keys."""
+    if positions is None:
+        shift = shape[3] - shape[2]
+        return lambda batch, query: query + shift
+    if positions.dim() == 1:
+        return lambda batch, query: positions[query]
+    spread = positions.expand(shape[0], -1)
+    return lambda batch, query: spread[batch, query]
+
+
 def added(
-    bias: Bias | Tensor, shape: Shape, device: torch.device
+    bias: Bias | Tensor, shape: Shape, device: torch.device, positions: Positions | None = None
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
     """The bias as FlexAttention's change of one score."""
-    shift = shape[3] - shape[2]
     if isinstance(bias, Tensor):
         table = bias.expand(shape)
         return lambda score, batch, head, query, key: score + table[batch, head, query, key]
-    terms = bias.terms_on(device)
-    return lambda score, batch, head, query, key: score + terms(head, key - query - shift).to(score.dtype)
+    terms, place = bias.terms_on(device), _places(shape, positions)
+    return lambda score, batch, head, query, key: score + terms(head, key - place(batch, query)).to(score.dtype)
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.attention import sdpa_kernel
 
 from regard.attention.kernels import Call, Kernel, Sdpa
-from regard.attention.lowering import LiveTiles, bias_values, fully_masked, is_causal_flag, live_tiles, sees_everything
+from regard.attention.lowering import LiveTiles, bias_values, fully_masked, live_tiles
 from regard.attention.mask_algebra import Grid
 from regard.axes import Attended
 
@@ -47,25 +47,26 @@ class Gathered(Kernel):
         """A GPU, a short text, a mask that leaves little out."""
         if call.device.type != "cpu":
             return "on a GPU FlexAttention does this"
-        if sees_everything(call.mask, call.shape[2]) or (call.bias is None and is_causal_flag(call.mask, call.shape)):
+        if call.sees_everything or (call.bias is None and call.causal_flag):
             return "SDPA needs no table for this mask"
         if max(call.shape[2:]) < SHORTEST:
             return f"below {SHORTEST} tokens a dense mask costs less"
         assert call.mask is not None
-        share = live_tiles(call.mask, call.shape, SIZE, call.device).share
+        share = live_tiles(call.mask, call.shape, SIZE, call.device).share  # as if the queries stood at the end
         return f"{share:.0%} of the tiles are live" if share > 0.5 else None
 
     def why(self, call: Call) -> str:
         """How much is left out."""
         assert call.mask is not None
-        share = live_tiles(call.mask, call.shape, SIZE, call.device).share
+        share = live_tiles(call.mask, call.shape, SIZE, call.device, call.positions).share
         return f"only {share:.1%} of the tiles are live and those alone are computed"
 
     def run(self, call: Call) -> Attended:
         """All sequences at once where they share their tiles, else one after the other."""
         assert call.mask is not None
-        live = live_tiles(call.mask, call.shape, SIZE, call.device)
-        if live.some.shape[0] == 1:
+        live = live_tiles(call.mask, call.shape, SIZE, call.device, call.positions)
+        together = live.some.shape[0] == 1 and (call.positions is None or call.positions.dim() == 1)
+        if together:
             return _Tiled(call, live, slice(None)).attend()
         return torch.cat([_Tiled(call, live, slice(at, at + 1)).attend() for at in range(call.shape[0])])
 
@@ -79,7 +80,8 @@ class _Tiled:
         self.first = sequences.start or 0
         self.queries, self.keys, self.values = (_cut(one[sequences]) for one in (query, key, call.value))
         self.batch = len(self.queries) // call.shape[1]
-        self.live, self.full = live.some[self.first], live.all[self.first]
+        tiles = min(self.first, len(live.some) - 1)
+        self.live, self.full = live.some[tiles], live.all[tiles]
         self.counts = self.live.sum(dim=-1)
 
     def attend(self) -> Tensor:
@@ -128,7 +130,11 @@ class _Tiled:
         if self.call.bias is None and keys % SIZE == 0 and bool((live & full).all()):
             return None
         inside = torch.arange(SIZE, device=rows.device)
-        query = (rows[:, None] * SIZE + inside + (keys - queries)).clamp(max=keys - 1)
+        row = (rows[:, None] * SIZE + inside).clamp(max=queries - 1)
+        query = row + (keys - queries)
+        if self.call.positions is not None:
+            positions = self.call.positions.view(-1, queries)
+            query = positions[min(self.first, len(positions) - 1)][row]
         key = (columns[..., None] * SIZE + inside).flatten(1)
         real = (key < keys) & live.repeat_interleave(SIZE, dim=1)
         grid = Grid(
@@ -137,6 +143,7 @@ class _Tiled:
             query[:, None, :, None],
             key.clamp(max=keys - 1)[:, None, None, :],
             keys,
+            None if self.call.positions is None else row[:, None, :, None],
         )
         assert self.call.mask is not None
         table = self.call.mask.allowed(grid) & real[:, None, None, :]

@@ -9,7 +9,7 @@ short texts in bfloat16 and for learnt biases, `gathered.py` and `flex.py` those
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.bias import Bias
-from regard.attention.lowering import dense_scores, dense_table, fully_masked, is_causal_flag, sees_everything
-from regard.attention.mask_algebra import Mask, Shape
+from regard.attention.lowering import dense_scores, dense_table, fully_masked, is_causal_flag, kept, sees_everything
+from regard.attention.mask_algebra import Mask, Positions, Shape, structure
 from regard.attention.similarity import Similarity
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError, choose
@@ -37,6 +37,8 @@ class Call:
     mask: Mask | None
     bias: Bias | Tensor | None
     dropout: float
+    positions: Positions | None = None
+    """Where the queries stand among the keys; at their end where nothing is given."""
 
     @property
     def shape(self) -> Shape:
@@ -53,6 +55,28 @@ class Call:
     def learns(self) -> bool:
         """Whether a gradient of the queries, keys or values may be asked for."""
         return torch.is_grad_enabled() and any(one.requires_grad for one in (self.query, self.key, self.value))
+
+    @property
+    def sees_everything(self) -> bool:
+        """Whether the mask is known to allow all."""
+        return sees_everything(self.mask, self.shape[2], self.positions)
+
+    @property
+    def causal_flag(self) -> bool:
+        """Whether PyTorch's causal flag is the mask."""
+        return is_causal_flag(self.mask, self.shape, self.positions)
+
+    @property
+    def kind(self) -> Hashable:
+        """All that the choice of a kernel goes by, but for the mask: no number of a tensor is in it."""
+        bias: Hashable = None
+        if self.bias is not None:
+            tensors = (self.bias,) if isinstance(self.bias, Tensor) else tuple(self.bias.parameters())
+            bias = type(self.bias), any(one.requires_grad for one in tensors)
+        grad = torch.is_grad_enabled(), self.query.requires_grad, self.key.requires_grad, self.value.requires_grad
+        sizes = self.query.shape, self.key.shape, self.value.shape
+        given = self.positions is not None, self.dropout > 0
+        return (*sizes, self.query.dtype, self.device, type(self.similarity), bias, *grad, *given)
 
     @property
     def not_inner(self) -> str | None:
@@ -99,8 +123,32 @@ class Kernel(ABC):
         """The attended values."""
 
 
-def choose_kernel(call: Call, kernels: Sequence[Kernel], forced: str | None) -> tuple[Kernel, dict[str, str]]:
-    """The first kernel that accepts the call, or the forced one if it can; and why those before it do not."""
+CHOICES = 4096
+"""Kinds of calls whose kernel is remembered; beyond them all are forgotten."""
+_chosen: dict[Hashable, tuple[Kernel, dict[str, str]]] = {}
+
+
+def choose_kernel(call: Call, kernels: tuple[Kernel, ...], forced: str | None) -> tuple[Kernel, dict[str, str]]:
+    """The first kernel that accepts the call, or the forced one if it can; and why those before it do not.
+
+    Once for a kind of call and a structure of the mask. On a CPU a kernel may look at the numbers in a mask, so there
+    the choice for one that holds any is kept with that mask, unless positions are given.
+    """
+    if forced is not None or torch.compiler.is_compiling():
+        return _choose(call, kernels, forced)
+    key: Hashable = (kernels, call.kind)
+    mask, built = call.mask, structure(call.mask)
+    if mask is not None and built.numbers and call.device.type == "cpu" and call.positions is None:
+        return kept(mask, ("kernel", key), lambda: _choose(call, kernels, None))
+    key = (built.words, key)
+    if key not in _chosen:
+        if len(_chosen) >= CHOICES:
+            _chosen.clear()
+        _chosen[key] = _choose(call, kernels, None)
+    return _chosen[key]
+
+
+def _choose(call: Call, kernels: Sequence[Kernel], forced: str | None) -> tuple[Kernel, dict[str, str]]:
     if forced is not None:
         named = {kernel.name: kernel for kernel in kernels}
         if forced not in named:
@@ -140,9 +188,9 @@ class Sdpa(Kernel):
         """How the mask reaches the kernel, in words."""
         if call.bias is not None:
             return "the bias, with the mask folded in, goes as a dense tensor of numbers"
-        if sees_everything(call.mask, call.shape[2]):
+        if call.sees_everything:
             return "no mask is needed"
-        if is_causal_flag(call.mask, call.shape):
+        if call.causal_flag:
             return "the mask is the causal flag"
         return "the mask goes as a dense boolean tensor"
 
@@ -150,12 +198,12 @@ class Sdpa(Kernel):
         """Lower the mask, fold shared key/value heads into the batch, and call SDPA."""
         query, key, scale = call.dotted()
         batch, heads, queries, keys = call.shape
-        causal = call.bias is None and is_causal_flag(call.mask, call.shape)
+        causal = call.bias is None and call.causal_flag
         dense: Tensor | None = None
         if call.bias is not None:
-            dense = dense_scores(call.mask, call.bias, query, call.shape)
-        elif call.mask is not None and not causal and not sees_everything(call.mask, queries):
-            dense = dense_table(call.mask, call.shape, query.device)
+            dense = dense_scores(call.mask, call.bias, query, call.shape, call.positions)
+        elif call.mask is not None and not causal and not call.sees_everything:
+            dense = dense_table(call.mask, call.shape, query.device, call.positions)
         value = call.value
         kv_heads = key.shape[1]
         group = heads // kv_heads
@@ -196,12 +244,10 @@ class Cudnn(Sdpa):
             return "it needs a CUDA device"
         if call.query.dtype not in (torch.bfloat16, torch.float16):
             return f"it computes in half precision, not {call.query.dtype}"
-        if call.bias is not None or not (
-            sees_everything(call.mask, call.shape[2]) or is_causal_flag(call.mask, call.shape)
-        ):
+        if call.bias is not None or not (call.sees_everything or call.causal_flag):
             return "it takes no mask but the causal flag"
         partial = any(tokens % self.tile for tokens in call.shape[2:])
-        if partial and call.learns and not is_causal_flag(call.mask, call.shape):
+        if partial and call.learns and not call.causal_flag:
             return f"without the causal flag its gradient is not safe but for multiples of {self.tile} tokens"
         if (
             call.query.shape[-1] % 8

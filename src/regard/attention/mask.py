@@ -8,7 +8,8 @@
     ■ ■ ■ ■ ■    · · · ■ ■    · · ■ · ■      ■ · · · ·    · · · · ■    · · ■ ■ ■     ■ ■ · · ·
     (rows are queries, columns keys; Document's ids here are 0 0 1 1 1)
 
-Positions are counted in the keys' numbering: with a cache the queries sit at the end of the keys.
+Positions are counted in the keys' numbering: with a cache the queries sit at the end of the keys, unless the call says
+where they stand.
 """
 
 from dataclasses import dataclass
@@ -165,18 +166,20 @@ class Document(Mask):
         _whole_numbers("Document", self.ids, "batch keys")
 
     def allowed(self, at: Grid) -> Table:
-        """The same document; a query before the first key (where there are more queries) has none."""
-        ids = self.ids.to(at.key.device)
-        return (ids[at.batch, at.query.clamp(min=0)] == ids[at.batch, at.key]) & (at.query >= 0)
+        """The same document; a query before the first key (where there are more queries) or after the last has none."""
+        ids, last = self.ids.to(at.key.device), at.keys - 1
+        same = ids[at.batch, at.query.clamp(0, last)] == ids[at.batch, at.key]
+        return same & (at.query >= 0) & (at.query <= last)
 
     def bounds(self, tiles: Tiles) -> Bounds:
         """By the smallest and largest id of a tile's rows and columns: exact where a document is one piece."""
-        if tiles.shape[2] > tiles.shape[3]:
+        if tiles.positions is None and tiles.shape[2] > tiles.shape[3]:
             key = tiles.first_key.expand(len(self.ids), -1, -1, -1)  # sequences differ, so their bounds do
             return Bounds(key >= 0, key < 0)
         low_query, high_query, low_key, high_key = tiles.extremes(self.ids.to(tiles.first_key.device))
         some = (low_query <= high_key) & (low_key <= high_query)
-        return Bounds(some, (low_query == high_key) & (low_key == high_query))
+        inside = (tiles.first_query >= 0) & (tiles.last_query < tiles.shape[3])
+        return Bounds(some, (low_query == high_key) & (low_key == high_query) & inside)
 
     def select(self, rows: Int[Tensor, "rows"]) -> "Document":
         """The documents of these sequences."""
@@ -255,7 +258,10 @@ class Padding(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Dense(Mask):
-    """A table of your own, `[queries, keys]`, `[batch, queries, keys]` or `[batch, heads, queries, keys]`."""
+    """A table of your own, `[queries, keys]`, `[batch, queries, keys]` or `[batch, heads, queries, keys]`.
+
+    Its rows are the call's queries, wherever they stand.
+    """
 
     table: Bool[Tensor, "..."]
 
@@ -272,7 +278,7 @@ class Dense(Mask):
         """The table's entries at the grid's indices."""
         table = self._four_axes(at.key.device)
         batch, heads = table.shape[:2]
-        row = at.query - (at.keys - table.shape[2])
+        row = at.query - (at.keys - table.shape[2]) if at.row is None else at.row
         return table[at.batch if batch > 1 else at.batch * 0, at.head if heads > 1 else at.head * 0, row, at.key]
 
     def bounds(self, tiles: Tiles) -> Bounds:

@@ -7,7 +7,7 @@ people name are in `mask.py`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
@@ -22,13 +22,17 @@ Shape = tuple[int, int, int, int]
 
 Table = Bool[Tensor, "#batch #heads #queries #keys"]
 
+Positions = Int[Tensor, "queries"] | Int[Tensor, "#batch queries"]
+"""Where the queries of a call stand among its keys: the same in every sequence, or each its own."""
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:
     """The indices a mask or a bias is asked about: four tensors that broadcast against each other.
 
     Usually all of `[batch, heads, queries, keys]`; a kernel may ask about any others. `keys` is how many there are in
-    all, which left padding is counted from.
+    all, which left padding is counted from. `query` says where a query stands among the keys, `row` which one of the
+    call's it is; where `row` is absent they stand at the end of the keys, so that the one follows from the other.
     """
 
     batch: Int[Tensor, "..."]
@@ -36,18 +40,30 @@ class Grid:
     query: Int[Tensor, "..."]
     key: Int[Tensor, "..."]
     keys: int
+    row: Int[Tensor, "..."] | None = None
 
     @classmethod
-    def of(cls, shape: Shape, device: torch.device, rows: Int[Tensor, "rows"] | None = None) -> "Grid":
+    def of(
+        cls,
+        shape: Shape,
+        device: torch.device,
+        rows: Int[Tensor, "rows"] | None = None,
+        positions: Positions | None = None,
+    ) -> "Grid":
         """The grid of scores shaped (batch, heads, queries, keys), or only of some of its query rows."""
         batch, heads, queries, keys = shape
-        query = torch.arange(queries, device=device) if rows is None else rows.to(device)
+        row = torch.arange(queries, device=device) if rows is None else rows.to(device)
+        if positions is None:
+            query = (row + (keys - queries)).view(1, 1, -1, 1)
+        else:
+            query = (positions if rows is None else positions[..., row]).view(-1, 1, len(row), 1)
         return cls(
             torch.arange(batch, device=device).view(-1, 1, 1, 1),
             torch.arange(heads, device=device).view(1, -1, 1, 1),
-            (query + (keys - queries)).view(1, 1, -1, 1),
+            query,
             torch.arange(keys, device=device).view(1, 1, 1, -1),
             keys,
+            None if positions is None else row.view(1, 1, -1, 1),
         )
 
 
@@ -55,31 +71,32 @@ class Grid:
 class Tiles:
     """Scores cut into tiles of `size` queries × `size` keys: the first and last index of each row and column of tiles.
 
-    Queries are counted in the keys' numbering, as everywhere; the last tile of a side may be ragged.
+    Queries are counted in the keys' numbering, as everywhere; the last tile of a side may be ragged. Of queries that
+    stand anywhere, given by `positions`, a row of tiles has the smallest and the largest place.
     """
 
     shape: Shape
     size: int
-    first_query: Int[Tensor, "1 1 rows 1"]
-    last_query: Int[Tensor, "1 1 rows 1"]
+    first_query: Int[Tensor, "#batch 1 rows 1"]
+    last_query: Int[Tensor, "#batch 1 rows 1"]
     first_key: Int[Tensor, "1 1 1 columns"]
     last_key: Int[Tensor, "1 1 1 columns"]
+    positions: Int[Tensor, "#batch queries"] | None = None
 
     @classmethod
-    def of(cls, shape: Shape, size: int, device: torch.device) -> "Tiles":
+    def of(cls, shape: Shape, size: int, device: torch.device, positions: Positions | None = None) -> "Tiles":
         """The tiles of scores of this shape."""
         _, _, queries, keys = shape
-        query = torch.arange(0, queries, size, device=device)
         key = torch.arange(0, keys, size, device=device)
-        shift = keys - queries
-        return cls(
-            shape,
-            size,
-            (query + shift).view(1, 1, -1, 1),
-            ((query + size).clamp(max=queries) - 1 + shift).view(1, 1, -1, 1),
-            key.view(1, 1, 1, -1),
-            ((key + size).clamp(max=keys) - 1).view(1, 1, 1, -1),
-        )
+        if positions is None:
+            query, shift = torch.arange(0, queries, size, device=device), keys - queries
+            first, last = query + shift, (query + size).clamp(max=queries) - 1 + shift
+        else:
+            positions = positions.view(-1, queries)
+            first, last = _extremes(positions, size)
+        first_query, last_query = (one.view(-1, 1, one.shape[-1], 1) for one in (first, last))
+        last_key = (key + size).clamp(max=keys) - 1
+        return cls(shape, size, first_query, last_query, key.view(1, 1, 1, -1), last_key.view(1, 1, 1, -1), positions)
 
     def distances(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest `|query − key|` within each tile."""
@@ -90,8 +107,11 @@ class Tiles:
     def extremes(self, values: Int[Tensor, "batch keys"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The smallest and largest value among each tile's queries, then among its keys; values belong to the keys."""
         _, _, queries, keys = self.shape
-        rows, columns = _extremes(values[:, keys - queries :], self.size), _extremes(values, self.size)
-        (low_query, high_query), (low_key, high_key) = rows, columns
+        if self.positions is None:
+            of_queries = values[:, keys - queries :]
+        else:  # where a query stands beyond the keys, nothing belongs to it: the caller knows
+            of_queries = values.gather(1, self.positions.clamp(0, keys - 1).expand(len(values), -1))
+        (low_query, high_query), (low_key, high_key) = _extremes(of_queries, self.size), _extremes(values, self.size)
         by_row, by_column = (slice(None), None, slice(None), None), (slice(None), None, None)
         return low_query[by_row], high_query[by_row], low_key[by_column], high_key[by_column]
 
@@ -109,6 +129,34 @@ class Bounds(NamedTuple):
 
     some: Bool[Tensor, "#batch #heads #rows #columns"]
     all: Bool[Tensor, "#batch #heads #rows #columns"]
+
+
+class Structure(NamedTuple):
+    """What a mask is, as far as it is known without looking into a tensor."""
+
+    words: Hashable
+    """Its classes, their static numbers, and of tensors the shapes."""
+    numbers: bool
+    """Whether it holds tensors."""
+
+
+def structure(mask: "Mask | None") -> Structure:
+    """The mask's structure. What a function says of indices is not part of it: nothing is known of it beforehand."""
+    if mask is None or isinstance(mask, MaskFunction):
+        return Structure(type(mask).__name__, False)
+    words: list[Hashable] = [type(mask)]
+    numbers = False
+    for name, value in vars(mask).items():
+        if isinstance(value, Tensor):
+            words.append((name, value.shape, value.dtype, value.device))
+            numbers = True
+        elif isinstance(value, Mask):
+            below = structure(value)
+            words.append((name, below.words))
+            numbers = numbers or below.numbers
+        else:
+            words.append((name, value if isinstance(value, Hashable) else repr(value)))
+    return Structure(tuple(words), numbers)
 
 
 class Mask(ABC):
@@ -150,11 +198,15 @@ class Mask(ABC):
             yield from part.walk()
 
     def dense(
-        self, shape: Shape, device: torch.device, rows: Int[Tensor, "rows"] | None = None
-    ) -> Bool[Tensor, "#batch #heads queries keys"]:
+        self,
+        shape: Shape,
+        device: torch.device,
+        rows: Int[Tensor, "rows"] | None = None,
+        positions: Positions | None = None,
+    ) -> Bool[Tensor, "#batch #heads asked keys"]:
         """The table itself, for scores shaped (batch, heads, queries, keys); batch and head axes may stay 1."""
         self.fits(shape)
-        grid = Grid.of(shape, device, rows)
+        grid = Grid.of(shape, device, rows, positions)
         table = self.allowed(grid)
         return table.expand(table.shape[0], table.shape[1], grid.query.shape[2], grid.keys)
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.mask import Mask, Padding
+from regard.attention.mask_algebra import Positions
 from regard.attention.mask_parts import MaskParts, split
 from regard.attention.rotary import Rotary, Rotate, Rotation
 from regard.attention.slot import Slot
@@ -50,6 +51,8 @@ class LayerContext:
     """Padding that stands behind the text of tokens that look back: the mask need not hide it."""
     ids: Ids | None = None
     """An encoder's tokens themselves, for a mechanism that treats some of them otherwise."""
+    query_positions: Positions | None = None
+    """Where the new tokens stand among the keys of a cache with room for them; if absent, behind all that were read."""
     _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:
@@ -258,7 +261,7 @@ def read_mechanism(value: Any) -> MechanismShape:
     if name not in MECHANISMS:
         raise ConfigError(
             f"attention {name!r} is unknown",
-            f"{choose(str(name), MECHANISMS)}; one of your own comes by `--plugin FILE.py`, or is registered first",
+            f"{choose(str(name), MECHANISMS)}; one of your own comes by `regard.register_mechanism(Shape)`",
         )
     refuse_foreign_keys(value, name, MECHANISMS)
     return MECHANISMS[name].model_validate(dict(value))

@@ -14,7 +14,7 @@ from regard.attention.cache import KeyValues
 from regard.attention.core import attend
 from regard.attention.decode_step import attend_one, suits_one_query
 from regard.attention.mask import Mask
-from regard.attention.mask_algebra import MaskMod, as_mask
+from regard.attention.mask_algebra import MaskMod, Positions, as_mask
 from regard.attention.projections import PLAIN, ProjectionOptions, Projections
 from regard.attention.rotary import Rotate
 from regard.attention.similarity import Similarity, require_similarity, similarity_module
@@ -32,12 +32,17 @@ class Attend(nn.Module):
         self.site = site
 
     def forward(
-        self, query: Query, memory: KeyValues, mask: Mask | None = None, bias: Bias | Tensor | None = None
+        self,
+        query: Query,
+        memory: KeyValues,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        query_positions: Positions | None = None,
     ) -> Attended:
         """The attended values of every head."""
         dropout = self.dropout if self.training else 0.0
         if suits_one_query(query, self.similarity, bias, dropout):
-            return attend_one(query, memory.keys, memory.values, self.similarity, mask)
+            return attend_one(query, memory.keys, memory.values, self.similarity, mask, query_positions)
         return attend(
             query,
             memory.keys,
@@ -46,6 +51,7 @@ class Attend(nn.Module):
             mask=mask,
             bias=bias,
             dropout=dropout,
+            query_positions=query_positions,
         )
 
 
@@ -64,13 +70,25 @@ class HeadAttention(Projections):
         self.attend = Attend(similarity or slot_similarity(slot), slot.dropout, slot.site)
 
     def read(
-        self, query: Query, memory: KeyValues, *, mask: Mask | None = None, bias: Bias | Tensor | None = None
+        self,
+        query: Query,
+        memory: KeyValues,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        query_positions: Positions | None = None,
     ) -> Hidden:
         """What the queries read from the memory, joined."""
-        return self.joined(self.attended(query, memory, mask=mask, bias=bias))
+        return self.joined(self.attended(query, memory, mask=mask, bias=bias, query_positions=query_positions))
 
     def attended(
-        self, query: Query, memory: KeyValues, *, mask: Mask | None = None, bias: Bias | Tensor | None = None
+        self,
+        query: Query,
+        memory: KeyValues,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        query_positions: Positions | None = None,
     ) -> Attended:
         """What the queries of every head read from the memory."""
         dtype = query.dtype
@@ -78,7 +96,7 @@ class HeadAttention(Projections):
             if any(True for _ in self.attend.similarity.parameters()):  # which compares vectors of its own type
                 memory = KeyValues(memory.keys.to(dtype), memory.values.to(dtype))
             query = query.to(memory.keys.dtype)
-        attended: Attended = self.attend(query, memory, mask=mask, bias=bias)
+        attended: Attended = self.attend(query, memory, mask=mask, bias=bias, query_positions=query_positions)
         return attended.to(dtype)
 
 
@@ -110,9 +128,14 @@ class MultiHeadAttention(HeadAttention):
         mask: Mask | MaskMod | None = None,
         bias: Bias | Tensor | None = None,
         rotate: Rotate | None = None,
+        query_positions: Positions | None = None,
     ) -> Hidden:
-        """What each input token reads from the memory; from the inputs themselves where none is given."""
+        """What each input token reads from the memory; from the inputs themselves where none is given.
+
+        `query_positions` says where the inputs stand among a memory's tokens; at their end where nothing is given.
+        """
         query = self.queries(inputs, rotate)
         if not isinstance(memory, KeyValues):
             memory = self.keys_values(inputs if memory is None else memory, rotate)
-        return self.read(query, memory, mask=None if mask is None else as_mask(mask), bias=bias)
+        found = None if mask is None else as_mask(mask)
+        return self.read(query, memory, mask=found, bias=bias, query_positions=query_positions)

@@ -15,9 +15,10 @@ from regard.attention.rotary import Rotate
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Query
 from regard.layers.linear import Linear
-from regard.layers.norm import norm
+from regard.layers.norm import NormKind, norm
 
 Projection = Literal["query", "key", "value", "output"]
+PROJECTIONS: tuple[Projection, ...] = ("query", "key", "value", "output")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class ProjectionOptions:
     """Of a head's values; as wide as its keys if absent."""
     biases: tuple[Projection, ...] | None = None
     """Which add a learnt vector; all or none, as the slot says, if absent."""
-    query_key_norm: Literal["none", "layer", "rms"] = "none"
+    query_key_norm: NormKind = "none"
     """What normalises each head's queries and keys, before positions turn them (Dehghani et al. 2023, §2.1)."""
 
 

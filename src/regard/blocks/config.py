@@ -12,6 +12,8 @@ from regard.attention.similarity import check_similarity
 from regard.attention.slot import Site, Slot, Stack, check_heads
 from regard.config import Config
 from regard.errors import ConfigError
+from regard.layers.norm import NormKind
+from regard.layers.residual import Placement
 
 MOST = 2**27
 """No width, vocabulary or length is larger: products of four such numbers would not fit into 64 bits."""
@@ -56,13 +58,16 @@ class BlockConfig(Config):
     feedforward_chunks: int = Field(
         1, ge=1, le=MOST, description="pieces that a text goes through it in, one after another: less memory"
     )
-    norm: Literal["layer", "rms", "none"] = Field(
-        "layer", description="layer normalisation, root mean square, or nothing in its place"
+    norm: NormKind = Field(
+        "layer",
+        description="layer normalisation, root mean square, the same with 1 + its weight, or nothing in its place",
     )
     epsilon: float | None = Field(
-        None, gt=0, description="what a norm adds below its root; 1e-5 for layer and 1e-6 for rms if absent"
+        None, gt=0, description="what a norm adds below its root; 1e-5 for layer and 1e-6 for others if absent"
     )
-    norm_placement: Literal["post", "pre"] = Field("post", description="after the residual sum, or before the sublayer")
+    norm_placement: Placement = Field(
+        "post", description="after the residual sum, before the sublayer, or before it and after it"
+    )
     residual: bool | Literal["reversible"] = Field(
         True,
         description="what a sublayer makes is added to what it read, or takes its place; reversible: it is added to "

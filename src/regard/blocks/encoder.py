@@ -28,8 +28,8 @@ def feedforward(config: BlockConfig) -> FeedForward:
 
 def residual(config: BlockConfig) -> Residual:
     """The residual connection around a sublayer as the config describes it."""
-    normalise = norm(config.norm, config.width, config.epsilon)
-    return Residual(normalise, config.norm_placement, config.dropout, adds=bool(config.residual))
+    norms = [norm(config.norm, config.width, config.epsilon) for _ in range(1 + (config.norm_placement == "sandwich"))]
+    return Residual(norms, config.norm_placement, config.dropout, adds=bool(config.residual))
 
 
 def reversible(config: BlockConfig) -> Reversible | None:
@@ -38,8 +38,8 @@ def reversible(config: BlockConfig) -> Reversible | None:
 
 
 def final_norm(config: BlockConfig) -> nn.Module:
-    """What ends a stack: a norm where the layers normalise before their sublayers, nothing where they do after."""
-    return norm(config.norm, config.width, config.epsilon) if config.norm_placement == "pre" else nn.Identity()
+    """What ends a stack: a norm where what the layers add is not normalised with the stream, else nothing."""
+    return nn.Identity() if config.norm_placement == "post" else norm(config.norm, config.width, config.epsilon)
 
 
 class EncoderLayer(nn.Module):

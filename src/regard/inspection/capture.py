@@ -171,9 +171,13 @@ class Recording:
             return
         memory, queries = given["memory"], given["query"].shape[2]
         before = self._belongs(layer, memory.tokens, queries, site, memory.keys.data_ptr())
-        cross = site.kind == "cross" if site is not None else before is None and queries != memory.tokens
+        unlike = queries != memory.tokens and given["query_positions"] is None
+        cross = site.kind == "cross" if site is not None else before is None and unlike
         new = [memory.keys, memory.values] if self._values else [memory.keys]
-        if before is not None:
+        positions = given["query_positions"]
+        if positions is not None:  # a cache with room is written in place, and these may be as well
+            new, positions = [one.clone() for one in new], positions.clone()
+        elif before is not None:
             # A copy of the new ones alone: a view would keep every step's whole cache alive.
             new = [one[:, :, before.keys :].clone() for one in new]
         self.forwards[-1].layers.setdefault(layer, []).append(
@@ -187,6 +191,7 @@ class Recording:
                 site,
                 cross if before is None else before.cross,
                 new[1].detach() if self._values else None,
+                positions,
             )
         )
 
@@ -350,9 +355,10 @@ def _recorder(seen: Recording, path: str) -> Any:
         if options is None:  # another thread's call, while the hook was being set
             return
         if isinstance(module, nn.MultiheadAttention):
-            seen.record(layer_name(path), ScaledDot(), as_given(module, args, options))
+            seen.record(layer_name(path), ScaledDot(), as_given(module, args, options) | {"query_positions": None})
             return
-        given = {"mask": None, "bias": None} | dict(zip(("query", "memory", "mask", "bias"), args, strict=False))
+        names = ("query", "memory", "mask", "bias", "query_positions")
+        given = dict.fromkeys(names[2:]) | dict(zip(names, args, strict=False))
         layer = layer_name(path) if module.site is None else str(module.site)
         seen.record(layer, module.similarity, given | options, module.site)
 

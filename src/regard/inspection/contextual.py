@@ -289,5 +289,5 @@ def contributions(
     weights = path.weights(list(rows)).mean(dim=1)
     values = path.joined("new_values")[0, :, path.real_keys()]
     values = values.repeat_interleave(path.heads // values.shape[0], dim=0)
-    output = attention.output.weight.reshape(len(attention.output.weight), path.heads, -1)
+    output = attention.output.whole_weight().reshape(attention.output.out_features, path.heads, -1)
     return torch.einsum("hk,hkv,whv->kw", weights, values, output.to(values.dtype))

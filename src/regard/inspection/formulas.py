@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.attention.bias import Bias
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Grid, Mask
+from regard.attention.mask_algebra import Positions
 from regard.attention.similarity import (
     Additive,
     AdditiveOfMapped,
@@ -57,13 +58,18 @@ FORMULAS: dict[type[Similarity], Callable[..., Tensor]] = {
 
 
 def attended(
-    similarity: Similarity, query: Tensor, memory: KeyValues, mask: Mask | None, bias: Bias | Tensor | None
+    similarity: Similarity,
+    query: Tensor,
+    memory: KeyValues,
+    mask: Mask | None,
+    bias: Bias | Tensor | None,
+    positions: Positions | None = None,
 ) -> Tensor:
     """`Σ_j α_ij v_j` with `α_ij = exp(s_ij) / Σ_k exp(s_ik)` over the allowed j, for every sequence and head."""
     batch, heads, queries, _ = query.shape
     keys, values = memory.keys.double(), memory.values.double()
     shape = (batch, heads, queries, keys.shape[2])
-    grid = Grid.of(shape, query.device)
+    grid = Grid.of(shape, query.device, positions=positions)
     allowed = (
         torch.ones(shape, dtype=torch.bool, device=query.device) if mask is None else mask.allowed(grid).expand(shape)
     )

@@ -51,10 +51,12 @@ def four_steps(seen: Recording, layer: str, head: int, row: int, batch: int | No
         one, many, scale = dotted
         raw = (one @ many.transpose(-2, -1)).flatten()
     shape = (1, path.heads, call.query.shape[2], call.keys)
-    grid = Grid.of(shape, query.device, torch.tensor([place], device=query.device))
+    grid = Grid.of(shape, query.device, torch.tensor([place], device=query.device), call.positions_of(at))
     bias, allowed = torch.zeros_like(raw), torch.ones_like(raw, dtype=torch.bool)
     if call.bias is not None:
-        numbers = bias_values(call.bias, Grid.of(shape, query.device), raw.dtype).expand(shape)
+        numbers = bias_values(
+            call.bias, Grid.of(shape, query.device, positions=call.positions_of(at)), raw.dtype
+        ).expand(shape)
         bias = numbers[0, head, place]
     if call.mask is not None:
         mask = call.mask.select(torch.tensor([at], device=query.device))

@@ -148,7 +148,8 @@ def meaning(model: Network) -> float:
     def compare(module: Attend, args: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
         nonlocal worst
         query, memory = args
-        expected = attended(module.similarity, query, memory, options.get("mask"), options.get("bias"))
+        told = (options.get(name) for name in ("mask", "bias", "query_positions"))
+        expected = attended(module.similarity, query, memory, *told)
         worst = max(worst, _distance(output.double(), expected))
 
     with torch.no_grad(), _evaluating(model), _hooked(model, compare):

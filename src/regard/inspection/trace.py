@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.bias import Bias
 from regard.attention.core import weights
 from regard.attention.mask import Causal, Mask, Padding
+from regard.attention.mask_algebra import Positions
 from regard.attention.mechanism import LayerContext, Mechanism
 from regard.attention.rotary import Rotation
 from regard.attention.similarity import Similarity
@@ -43,6 +44,8 @@ class AttentionRecord:
     cross: bool
     """Whether the keys are another sequence than the queries."""
     new_values: Float[Tensor, "rows kv_heads new_keys value_width"] | None = None
+    positions: Positions | None = None
+    """Where its queries stand among the keys, where that was given."""
 
     @property
     def batch(self) -> int:
@@ -63,6 +66,12 @@ class AttentionRecord:
         """Where its keys stand in memory: steps that read one memory have one address."""
         return self.new_keys.data_ptr()
 
+    def positions_of(self, row: int) -> Positions | None:
+        """Where the queries of one row of its batch stand."""
+        if self.positions is None or self.positions.dim() == 1:
+            return self.positions
+        return self.positions[row if len(self.positions) > 1 else 0]
+
     def rows(self, row: int, places: list[int], keys: Tensor) -> Float[Tensor, "heads places keys"]:
         """The weights of some of this call's queries in one row of its batch, over all keys up to now."""
         at = torch.tensor([row], device=keys.device)
@@ -76,6 +85,7 @@ class AttentionRecord:
             mask=None if self.mask is None else self.mask.select(at),
             bias=bias,
             rows=torch.tensor(places, device=keys.device),
+            query_positions=self.positions_of(row),
         )[0]
 
 
@@ -180,7 +190,7 @@ class SequenceTrace:
             name = type(self.calls[0].mechanism).__name__ if isinstance(self.calls[0], MechanismRecord) else ""
             raise InputError(
                 f"{name} has no scores, keys and values that its weights come from",
-                "ask for its effective weights: `seen.weights`, `regard look` without --steps",
+                "ask for its effective weights: `seen.weights`, or draw it with `regard look`",
             )
         return found
 
@@ -227,8 +237,9 @@ class SequenceTrace:
         places = [(index, place) for index, call in enumerate(self.calls) for place in range(call.queries)]
         if self.text is not None:
             return places[self.text]
-        if self.calls[0].cross:
-            return places  # the keys are another sequence: their padding is not the rows'
+        first = self.calls[0]
+        if first.cross or (isinstance(first, AttentionRecord) and first.positions is not None):
+            return places  # the keys are another sequence, or have room behind them: their padding is not the rows'
         real, unseen = self.real_keys(), self.calls[0].keys - self.calls[0].queries
         return places[max(real.start - unseen, 0) : real.stop - unseen]
 

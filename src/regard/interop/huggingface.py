@@ -20,6 +20,7 @@ from regard.models.checkpoint import CONFIG, WEIGHTS, is_own, save_tensors
 from regard.models.config import TransformerConfig, transformer_config
 from regard.models.families import FAMILIES
 from regard.models.families.family import Family
+from regard.models.lora import merged_state
 from regard.models.network import Network
 
 NO_IDS: Mapping[str, int | None] = MappingProxyType({})
@@ -91,7 +92,7 @@ def write_model(folder: Path, model: Network, family: Family, ids: Mapping[str, 
     """The model as Hugging Face's folder; `ids` are those of special tokens, such as pad_token_id."""
     config = transformer_config(model.config)
     hf = family.write(config) | dict(ids)
-    tensors = hf_tensors(family.names(config), model.state_dict())
+    tensors = hf_tensors(family.names(config), merged_state(model))
     if config.outputs == "none":
         tensors = {name.removeprefix(family.body): tensor for name, tensor in tensors.items()}
     write_json(folder / CONFIG, {**hf, "dtype": str(model.embedding.weight.dtype).removeprefix("torch.")})

@@ -12,6 +12,7 @@ from regard.interop.generation_config import GENERATION, to_generation_config
 from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.sentences import write_sentences
 from regard.models.config import transformer_config
+from regard.models.lora import merged_state
 from regard.models.network import Network
 from regard.tasks.language_modelling import LanguageModellingTable
 from regard.tasks.sentence_embedding import SentenceEmbeddingTable
@@ -60,7 +61,7 @@ def with_segments(module: Network) -> Network:
         return module
     with torch.device("meta"):
         wider = config.model_copy(update={"segments": 2}).build()
-    tensors = module.state_dict()
+    tensors = merged_state(module)
     nothing = module.embedding.weight.new_zeros(wider.state_dict()["segments.weight"].shape)
     wider.load_state_dict({**tensors, "segments.weight": nothing}, assign=True)
     return wider.train(module.training)

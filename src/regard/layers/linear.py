@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers import private_ops
+from regard.layers.low_rank import LowRank
 
 PART = 2**22
 """Numbers laid out at a time: a weight and its layout are never both whole in memory."""
@@ -54,11 +55,23 @@ class MapModule(nn.Module):
 
 
 class Linear(nn.Linear, MapModule):
-    """`W x + b`."""
+    """`W x + b`, and what an adapter adds to it where there is one."""
+
+    adapter: LowRank | None
+
+    def __init__(self, width: int, out: int, bias: bool = True) -> None:
+        super().__init__(width, out, bias)
+        self.register_module("adapter", None)
 
     def forward(self, inputs: Float[Tensor, "*axes width"]) -> Float[Tensor, "*axes out"]:
         """Of every vector."""
-        return self.times(inputs, self.bias)
+        mapped = self.times(inputs, self.bias)
+        return mapped if self.adapter is None else mapped + self.adapter(inputs)
+
+    def whole_weight(self) -> Float[Tensor, "out width"]:
+        """W with what the adapter adds to it: vectors are multiplied by this."""
+        weight: Tensor = self.weight
+        return weight if self.adapter is None else weight + self.adapter.change()
 
 
 def keep_packed(module: nn.Module) -> None:

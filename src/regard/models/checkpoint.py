@@ -1,6 +1,7 @@
 """A model in a folder: `config.json` says what it is, `model.safetensors` holds its weights. No pickles, ever."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from regard.errors import ConfigError, FileError
 from regard.files import read_json, write_json, writing
+from regard.models.lora import merged_state
 from regard.models.network import NETWORKS, Network, NetworkConfig
 from regard.plugins import load_plugins
 
@@ -21,9 +23,9 @@ PREFIX = "regard-"
 
 
 def save_model(folder: Path, model: Network) -> None:
-    """Both files, the config first: weights without a config would be of no use."""
+    """Both files, the config first: weights without a config would be of no use. Adapters are merged."""
     save_config(folder, model)
-    save_tensors(folder / WEIGHTS, model.state_dict())
+    save_tensors(folder / WEIGHTS, merged_state(model))
 
 
 def save_config(folder: Path, model: Network) -> None:
@@ -63,7 +65,7 @@ def load_model(folder: Path) -> Network:
     with torch.device("meta"):
         model = config.build()
     tensors = load_tensors(folder / WEIGHTS)
-    check_names(model, tensors, folder / WEIGHTS)
+    check_names(model.state_dict(), tensors, folder / WEIGHTS)
     model.load_state_dict(tensors, assign=True)  # the file's tensors become the parameters: no second copy
     return model.eval()
 
@@ -72,9 +74,8 @@ def _known() -> str:
     return ", ".join(repr(f"{PREFIX}{name}") for name in NETWORKS)
 
 
-def check_names(model: torch.nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
+def check_names(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: Path) -> None:
     """Every tensor has its place and every place its tensor, or the first that does not is named."""
-    wanted = model.state_dict()
     remedy = "the config and the weights must come from the same model"
     for name, tensor in wanted.items():
         if name not in tensors:

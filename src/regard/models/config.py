@@ -11,6 +11,7 @@ from regard.errors import ConfigError
 from regard.models.network import Head, NetworkConfig, NetworkShape, Reads
 
 Architecture = Literal["encoder_decoder", "encoder", "decoder"]
+PoolerKind = Literal["tanh", "relu"]
 PositionScheme = Literal["sinusoidal", "sinusoidal_halves", "learned", "rotary", "alibi", "t5", "none"]
 
 MOST_LAYERS = 10_000
@@ -38,12 +39,13 @@ class TransformerShape(BlockConfig, NetworkShape):
     segments: int = Field(
         0, ge=0, le=MOST, description="kinds of segments an encoder tells apart, such as question and passage"
     )
-    embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer")
+    embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer of each stack")
     init: Literal["glorot", "normal"] = Field(
         "glorot", description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2"
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
+    pooler: PoolerKind = Field("tanh", description="what the pooled vector goes through last")
     ngram_buckets: int = Field(
         0,
         ge=0,
@@ -53,6 +55,9 @@ class TransformerShape(BlockConfig, NetworkShape):
     tie_embeddings: bool = Field(True, description="the output reads the embedding table backwards")
     scale_embeddings: bool = Field(True, description="embeddings are multiplied by √width")
     scale_output: bool = Field(False, description="what the output reads is divided by √width, as in T5")
+    output_softcap: float | None = Field(
+        None, gt=0, description="no logit over the vocabulary is beyond it: c · tanh(logit / c)"
+    )
     output_bias: bool = Field(False, description="the output adds a learnt number for each token")
 
     @property
@@ -103,12 +108,14 @@ class TransformerShape(BlockConfig, NetworkShape):
             found["encoder_attention"] = "use model.attention, which is that of all layers, or leave it out"
         if self.head not in ("tokens", "masked"):
             reason = f"head {self.head!r} reads no table of tokens: leave it out"
-            found |= dict.fromkeys(("tie_embeddings", "scale_output", "output_bias"), reason)
+            found |= dict.fromkeys(("tie_embeddings", "scale_output", "output_softcap", "output_bias"), reason)
         if self.norm == "none":
-            reason = "use model.norm=layer or rms, or leave it out"
+            reason = "use model.norm=layer, rms or rms_offset, or leave it out"
             found |= dict.fromkeys(("epsilon", "norm_placement", "embedding_norm"), reason)
         if self.head == "labels":
             found["pooled"] = "head 'labels' pools in any case: leave it out"
+        elif not self.pooled:
+            found["pooler"] = "only a pooled vector goes through it: leave it out"
         fields = type(self).model_fields
         return {key: why for key, why in found.items() if getattr(self, key) != fields[key].default}
 

@@ -19,7 +19,7 @@ from regard.embedding.tokens import TokenEmbedding
 from regard.layers.feedforward import ACTIVATIONS
 from regard.layers.linear import Linear, MapModule
 from regard.layers.norm import norm
-from regard.models.config import TransformerConfig
+from regard.models.config import PoolerKind, TransformerConfig
 
 
 class MaskedLMTransform(nn.Module):
@@ -47,24 +47,27 @@ class TokenOutput(MapModule):
         self.weight = None if self.tied else nn.Parameter(torch.empty(config.vocabulary, config.width))
         self.bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
         self.factor = config.width**-0.5 if config.scale_output else 1.0
+        self.cap = config.output_softcap
 
     def forward(self, hidden: Hidden, embedding: TokenEmbedding) -> Logits:
         """How well each token fits each place."""
         hidden = hidden if self.change is None else self.change(hidden)
         hidden = hidden if self.factor == 1.0 else hidden * self.factor
-        return embedding.logits(hidden, self.bias) if self.tied else self.times(hidden, self.bias)
+        logits = embedding.logits(hidden, self.bias) if self.tied else self.times(hidden, self.bias)
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
 
 class Pooler(nn.Module):
-    """One vector for a whole text (Devlin et al. 2018, §3.1): the first token's, through a linear layer and tanh."""
+    """One vector for a whole text (Devlin et al. 2018, §3.1): the first token's, turned and bent."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, kind: PoolerKind) -> None:
         super().__init__()
         self.linear = Linear(width, width)
+        self.activation = {"tanh": torch.tanh, "relu": torch.relu}[kind]
 
     def forward(self, first: Tensor) -> Tensor:
         """Of each text's first vector."""
-        out: Tensor = self.linear(first).tanh()
+        out: Tensor = self.activation(self.linear(first))
         return out
 
 

@@ -31,6 +31,7 @@ from regard.config import Config, refuse_foreign_keys
 from regard.data.batching import Inputs
 from regard.embedding.tokens import TokenEmbedding
 from regard.errors import ConfigError, InputError, choose
+from regard.models.adapter_table import AdapterTable
 from regard.models.estimates import Estimates
 from regard.plugins import load_plugins
 
@@ -120,6 +121,9 @@ class Checkpoint(NetworkShape):
     vectors: str | None = Field(None, description="none: the folder's own are begun with", exclude=True)
     folder: str = Field(alias="from", min_length=1, description="the folder of a trained model to begin with")
     dropout: float | None = Field(None, ge=0.0, lt=1.0, description="in place of the folder's")
+    adapter: AdapterTable | None = Field(
+        None, description="small maps that learn beside the folder's network, which stays as it is"
+    )
 
     @field_validator("folder", mode="after")
     @classmethod
@@ -278,5 +282,10 @@ def read_shape(values: Mapping[str, Any]) -> NetworkShape:
         return Checkpoint.model_validate(dict(values))
     name = str(values.get("name", "transformer"))
     found = registered(name).shape
+    if "adapter" in values:
+        raise ConfigError(
+            f"key 'adapter' has no effect on a {name} network that is drawn anew",
+            "name the folder it stands beside: model.from=FOLDER",
+        )
     refuse_foreign_keys(values, name, {other: one.shape for other, one in NETWORKS.items()})
     return found.model_validate(dict(values))

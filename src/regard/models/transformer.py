@@ -59,7 +59,10 @@ class Transformer(Network):
         cross = config.architecture == "encoder_decoder"
         self.embedding = TokenEmbedding(config.vocabulary, config.width, scaled=config.scale_embeddings)
         self.segments = nn.Embedding(config.segments, config.width) if config.segments else None
-        self.embedding_norm = norm(config.norm, config.width, config.epsilon) if config.embedding_norm else None
+        self.embedding_norm, self.target_norm = (
+            norm(config.norm, config.width, config.epsilon) if there else None
+            for there in (config.embedding_norm, config.embedding_norm and cross)
+        )
         self.dropout = Dropout(config.dropout)
         if config.architecture != "decoder":
             self.encoder_positions = Positions(config, bidirectional=True)
@@ -67,7 +70,7 @@ class Transformer(Network):
         if config.architecture != "encoder":
             self.decoder_positions = Positions(config, bidirectional=False)
             self.decoder = Decoder(config, config.layers, cross=cross)
-        self.pooler = Pooler(config.width) if config.pooled or config.head == "labels" else None
+        self.pooler = Pooler(config.width, config.pooler) if config.pooled or config.head == "labels" else None
         self.output: nn.Module | None = None
         if config.head in ("tokens", "masked"):
             self.output = TokenOutput(config)
@@ -174,8 +177,10 @@ class Transformer(Network):
         stream = positions.add(self.embedding(ids), places)
         if self.segments is not None:
             stream = stream + self.segments(torch.zeros_like(ids) if segments is None else segments)
-        if self.embedding_norm is not None:
-            stream = self.embedding_norm(stream)
+        own = self.target_norm is None or positions is self.encoder_positions
+        normalise = self.embedding_norm if own else self.target_norm
+        if normalise is not None:
+            stream = normalise(stream)
         out: Hidden = self.dropout(stream)
         return out
 

@@ -29,7 +29,7 @@ a masked model's output, logits of n-grams."""
 def transformer_part(parameter: str) -> str:
     """Where a parameter is, from its name."""
     path = parameter.split(".")
-    if path[-2] in ("norm", "embedding_norm"):
+    if path[-2] in ("norm", "made_norm", "embedding_norm", "target_norm"):
         return "norms"
     if path[0] in ("output", "pooler", "ngrams"):
         return "output"
@@ -104,7 +104,8 @@ def _activations(config: TransformerConfig, weights: str) -> str:
 
 def _norm_copies(config: TransformerConfig) -> int:
     """How many times the width is kept around a norm."""
-    return {"layer": 2, "rms": 3, "none": 1}[config.norm]
+    kept = {"layer": 2, "rms": 3, "rms_offset": 3, "none": 1}[config.norm]
+    return kept * (2 if config.norm_placement == "sandwich" else 1)
 
 
 def _inner_copies(config: TransformerConfig) -> int:

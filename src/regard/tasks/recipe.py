@@ -121,6 +121,15 @@ class Recipe(Config):
             check_columns(self.task, self.data.columns)
         return self
 
+    @model_validator(mode="after")
+    def _freezing_has_an_effect(self) -> "Recipe":
+        if isinstance(self.model, Checkpoint) and self.model.adapter is not None and self.training.freeze:
+            raise ConfigError(
+                "[training] freeze has no effect beside [model.adapter], where the folder's network stays as it is",
+                "leave it out",
+            )
+        return self
+
     @property
     def given(self) -> DataTable:
         """The data, which must be there."""

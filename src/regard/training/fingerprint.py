@@ -16,10 +16,11 @@ ENDLESS = 256
 """Examples looked at of a corpus that has no end: it is a function of its options, which are in the recipe."""
 
 
-def fingerprint(corpus: Examples, tokenizer: Tokenizer) -> dict[str, str]:
-    """The size and a digest of what is trained and validated on, and of how it becomes ids."""
+def fingerprint(corpus: Examples, tokenizer: Tokenizer, base: str | None = None) -> dict[str, str]:
+    """The size and a digest of what is trained and validated on, of how it becomes ids, and of an adapter's base."""
     vocabulary = sha1(tokenizer.to_json().encode(), usedforsecurity=False).hexdigest()
-    return {"train": _digest(corpus, "train"), "valid": _digest(corpus, "valid"), "tokenizer": vocabulary}
+    found = {"train": _digest(corpus, "train"), "valid": _digest(corpus, "valid"), "tokenizer": vocabulary}
+    return found if base is None else found | {"base": base}
 
 
 def compare(path: Path, now: dict[str, str], resume: bool) -> None:
@@ -29,7 +30,7 @@ def compare(path: Path, now: dict[str, str], resume: bool) -> None:
     before = read_json(path, "remove it to go on without looking whether the data changed")
     for name, value in now.items():
         if before.get(name) != value:
-            what = name if name == "tokenizer" else f"data.{name}"
+            what = name if name in ("tokenizer", "base") else f"data.{name}"
             raise FileError(
                 f"{what} is not what it was when the run in {path.parent.parent} began "
                 f"({_short(before.get(name))}, now {_short(value)})",

@@ -21,14 +21,14 @@ from regard.data.batching import Batch
 from regard.data.stream import Batches
 from regard.errors import ConfigError, FileError, NotFiniteError, changing
 from regard.layers.reversible import Reversible
-from regard.models.checkpoint import WEIGHTS, load_tensors, save_tensors
 from regard.training import resume
 from regard.training.average import mean
 from regard.training.compiling import Compiled, attempt, pays, quiet
+from regard.training.filing import WHOLE, Filing
 from regard.training.interrupt import Interrupt, Stopped
 from regard.training.journal import Journal
 from regard.training.metric import Metric
-from regard.training.optimizers import adamw
+from regard.training.optimizers import optimizer_of
 from regard.training.plan import TrainingPlan
 from regard.training.precision import autocast, choose_precision
 from regard.training.reports import Listener, Report, evaluations
@@ -53,6 +53,7 @@ class Run:
     listener: Listener
     interrupt: Interrupt = field(default_factory=Interrupt)
     metric: Metric = field(default_factory=Metric)
+    filing: Filing = WHOLE
 
     @property
     def device(self) -> torch.device:
@@ -73,7 +74,7 @@ class Run:
             return replace(self, listener=listener)._fit(until)
 
     def _fit(self, until: int | None) -> Progress:
-        optimizer = adamw(self.trainable.module, self.plan)
+        optimizer = optimizer_of(self.trainable.module, self.plan)
         self.trainable.module.train()
         resume.clean(self.folder)
         progress = self._resume(optimizer)
@@ -182,7 +183,7 @@ class Run:
                 raise self._diverged(f"the validation {name} became {value}", progress.step)
         if self.metric.better(found[self.metric.name], progress.best):
             self._require_finite(progress.step)
-            save_tensors(self._best, self.trainable.module.state_dict())
+            self.filing.write(self._best, self.filing.kept(self.trainable.module))
             progress = replace(progress, best=found[self.metric.name], worse=0)
         else:
             progress = replace(progress, worse=progress.worse + 1)
@@ -190,7 +191,7 @@ class Run:
 
     def _save(self, progress: Progress, optimizer: Optimizer) -> None:
         self._require_finite(progress.step)
-        resume.save_state(self.folder, progress, self.trainable.module, optimizer)
+        resume.save_state(self.folder, progress, self.trainable.module, optimizer, self.filing)
         self._publish(progress)
 
     def _publish(self, progress: Progress) -> None:
@@ -198,9 +199,9 @@ class Run:
         resume.drop_old_states(self.folder, progress.step, self.plan.keep, lambda step: self._regular(step, progress))
         newest = self._averaged(progress)
         if newest:
-            save_tensors(self.folder / WEIGHTS, mean(self._weights(newest[::-1])))
+            self.filing.write(self._model, mean(self._weights(newest[::-1])))
         elif progress.best is None or self.plan.average is not None:  # a model that runs, though nothing is known of it
-            save_tensors(self.folder / WEIGHTS, self.trainable.module.state_dict())
+            self.filing.write(self._model, self.filing.kept(self.trainable.module))
 
     def _averaged(self, progress: Progress) -> list[Path]:
         """The states whose mean the model is, newest first."""
@@ -222,13 +223,18 @@ class Run:
     @property
     def _best(self) -> Path:
         """Where the best model is kept."""
-        return self.folder / WEIGHTS if self.plan.average is None else self.folder / "state" / BEST
+        return self._model if self.plan.average is None else self.folder / "state" / BEST
+
+    @property
+    def _model(self) -> Path:
+        """The model that others load."""
+        return self.folder / self.filing.name
 
     def _resume(self, optimizer: Optimizer) -> Progress:
         states = resume.available(self.folder)
         for _, path in states:
             try:
-                progress = resume.load_state(path, self.trainable.module, optimizer)
+                progress = resume.load_state(path, self.trainable.module, optimizer, self.filing)
             except FileError as error:
                 self.listener.say(f"{path} is damaged ({error.problem}); falling back to the state before it")
             else:
@@ -252,10 +258,10 @@ class Run:
             self.listener.say(f"stopped early after step {progress.step}: {self._why(progress)}")
         if self.plan.average is not None:
             module = self.trainable.module
-            last = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-            module.load_state_dict(load_tensors(self.folder / WEIGHTS))
+            last = {name: tensor.clone() for name, tensor in self.filing.kept(module).items()}
+            self.filing.restore(module, self.filing.read(self._model))
             value = self.figures()[self.metric.name]
-            module.load_state_dict(last)
+            self.filing.restore(module, last)
             self.listener.say(
                 f"the model is the mean of the last {len(self._averaged(progress))} of {self.plan.average} states, "
                 f"with validation {self.metric.name} {value:.4f}; "

@@ -1,17 +1,22 @@
 """How to train, as one frozen, validated value: a recipe's [training] table."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from regard.config import Config
 from regard.errors import ConfigError
+from regard.training.optimizer_table import OPTIMIZERS, AdamWTable, OptimizerTable, read_optimizer
 
-Memory = Annotated[float, Field(ge=0, lt=1)]
+OneOptimizer = Annotated[SerializeAsAny[OptimizerTable], PlainValidator(read_optimizer)]
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class TrainingPlan(Config):
     """Everything the loop needs to know besides what it trains and on what."""
+
+    unions: ClassVar[Mapping[str, Mapping[str, type[Config]]]] = {"optimizer": OPTIMIZERS}
 
     steps: int = Field(2000, ge=1, description="optimizer steps")
     batch_tokens: int = Field(4096, ge=1, description="places in a batch: rows × longest")
@@ -23,7 +28,16 @@ class TrainingPlan(Config):
     warmup: int = Field(400, ge=0, description="steps from 0 to the peak rate")
     min_rate_ratio: float = Field(0.0, ge=0, lt=1, description="share of the peak that linear and cosine end at")
     weight_decay: float = Field(0.01, ge=0, description="on matrices; not on biases, norms and embeddings")
-    betas: tuple[Memory, Memory] = Field((0.9, 0.98), description="AdamW's two memories")
+    optimizer: OneOptimizer = Field(AdamWTable(), description="how a gradient becomes a step")
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="what the rate is multiplied by for each layer below the head; 1: one rate for all"
+    )
+    rates: dict[str, Factor] = Field(
+        {}, description="parts by name, such as `output`, each with what the rate is multiplied by there"
+    )
+    freeze: tuple[str, ...] = Field(
+        (), description="parts by name that stay as they are: `embedding`, `encoder.layers.0`"
+    )
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability given away by each target")
     precision: Literal["float32", "bfloat16", "auto"] = Field(

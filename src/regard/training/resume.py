@@ -22,6 +22,7 @@ from regard.data.stream import Position
 from regard.errors import FileError
 from regard.files import PARTIAL, read_json, write_json, writing
 from regard.models.checkpoint import WEIGHTS, check_names, load_tensors, save_tensors
+from regard.training.filing import WHOLE, Filing
 
 START = Position()
 PROGRESS, OPTIMIZER, RANDOM = "progress.json", "optimizer.safetensors", "random.safetensors"
@@ -42,11 +43,13 @@ class Progress:
     """What it is the best of."""
 
 
-def save_state(folder: Path, progress: Progress, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def save_state(
+    folder: Path, progress: Progress, module: nn.Module, optimizer: torch.optim.Optimizer, filing: Filing = WHOLE
+) -> None:
     """Write `state/step-N/` whole."""
     with writing(_path(folder, progress.step)) as partial:
         partial.mkdir()
-        save_tensors(partial / WEIGHTS, module.state_dict())
+        save_tensors(partial / WEIGHTS, filing.kept(module))
         save_tensors(partial / OPTIMIZER, _memory(optimizer))
         save_tensors(partial / RANDOM, random_state())
         checksums = {name: checksum(partial / name) for name in (WEIGHTS, OPTIMIZER, RANDOM)}
@@ -67,13 +70,13 @@ def drop_old_states(folder: Path, step: int, keep: int, regular: Callable[[int],
             shutil.rmtree(gone)
 
 
-def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, filing: Filing = WHOLE) -> Progress:
     """Put a state back where it was taken from; of a damaged one, nothing."""
     progress = read_progress(path)
     tensors = load_tensors(path / WEIGHTS)
     memory = load_tensors(path / OPTIMIZER)
     random = load_tensors(path / RANDOM)
-    check_names(module, tensors, path / WEIGHTS)
+    check_names(filing.kept(module), tensors, path / WEIGHTS)
     state: dict[int, dict[str, Tensor]] = {}
     try:
         generator = random["cpu"]
@@ -82,7 +85,7 @@ def load_state(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) 
             state.setdefault(int(index), {})[part] = tensor
     except (KeyError, ValueError) as error:
         raise FileError(f"{path} is not complete: {error}", REMEDY) from error
-    module.load_state_dict(tensors)  # copied in place: the optimizer holds these very parameters
+    filing.restore(module, tensors)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     set_random_state(random | {"cpu": generator})
     return progress

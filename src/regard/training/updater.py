@@ -117,7 +117,7 @@ class Updater:
         parameters = list(self.trainable.module.parameters())
         device = parameters[0].device
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         batches = [next(self.stream) for _ in range(self.plan.accumulate)]
         placed = [to_device(batch, device) for batch, _ in batches]
         loss = attempt(self.trainable, lambda: backward(self.trainable, placed, self.plan))

@@ -17,7 +17,7 @@ from regard.attention.flex import Flex
 from regard.attention.gathered import SHORTEST, Gathered
 from regard.attention.kernels import Call, Kernel
 from regard.attention.mask import Mask
-from regard.attention.mask_algebra import Bounds, Grid, Shape, Table, Tiles
+from regard.attention.mask_algebra import Bounds, Grid, Positions, Shape, Table, Tiles
 from regard.attention.multihead import Attend
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
@@ -84,10 +84,15 @@ class AttendSparse(Attend):
     """`attend_sparse` as a module, so that a hook on it sees exactly what attention was given."""
 
     def forward(
-        self, query: Query, memory: KeyValues, mask: Mask | None = None, bias: Bias | Tensor | None = None
+        self,
+        query: Query,
+        memory: KeyValues,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        query_positions: Positions | None = None,
     ) -> Attended:
-        if mask is None or isinstance(bias, Tensor):
-            return super().forward(query, memory, mask, bias)
+        if mask is None or isinstance(bias, Tensor) or query_positions is not None:
+            return super().forward(query, memory, mask, bias, query_positions)
         dropout = self.dropout if self.training else 0.0
         return attend_sparse(
             query, memory.keys, memory.values, mask=mask, bias=bias, similarity=self.similarity, dropout=dropout

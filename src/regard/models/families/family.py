@@ -61,6 +61,8 @@ class Family:
     names: Callable[[TransformerConfig], Names]
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Hugging Face's other names of keys, which win where both are there."""
+    patterns: tuple[str, ...] = ()
+    """Hugging Face's keys of what each layer sees that are read: `from_hf_extra` makes the layers of them."""
     copies: Mapping[str, str] = field(default_factory=dict)
     """Names of tensors that repeat another one where weights are tied."""
     dropped: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ class Family:
         if hf.get("quantization_config"):
             raise ConfigError("the weights are quantised", "take the model in float32, float16 or bfloat16")
         if self.shape["architecture"] != "encoder":
-            refuse_patterns(hf)
+            refuse_patterns({key: value for key, value in hf.items() if key not in self.patterns})
         hf = hf | {key: hf[alias] for alias, key in self.aliases.items() if alias in hf}
         for key, value in self.fixed.items():
             if hf.get(key, value) != value:
@@ -151,7 +153,8 @@ _OF_TRAINING = (
     *("max_positions", "trained_length", "family"),
 )
 """What changes nothing that a trained model computes, but for how long a text may be."""
-_ALSO = {("masked", "BertForPreTraining"), ("tokens", "GPT2Model"), ("tokens", "LlamaModel"), ("tokens", "MarianModel")}
+_BARE = ("GPT2", "Llama", "Mistral", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "Marian", "Bart", "OPT")
+_ALSO = {("masked", "BertForPreTraining"), *(("tokens", f"{name}Model") for name in _BARE)}
 
 ACTIVATIONS = {
     "relu": "relu",

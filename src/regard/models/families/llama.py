@@ -1,10 +1,12 @@
 """LLaMA (Touvron et al. 2023): a decoder with RMS norms, rotary positions, gated feed-forward, and no biases."""
 
-from regard.attention.rotary import PLAIN
-from regard.errors import ConfigError
+from regard.attention.exact import ExactShape
+from regard.attention.projections import PROJECTIONS
 from regard.models.config import TransformerConfig
 from regard.models.families.family import Family, Names, Values, in_each_layer
-from regard.models.families.reading import choice, count, flag, number, table, whole
+from regard.models.families.layer_types import per_layer
+from regard.models.families.reading import choice, count, flag, whole
+from regard.models.families.rope import read_rope, write_rope
 
 SHAPE: Values = {
     "architecture": "decoder",
@@ -20,22 +22,24 @@ SHAPE: Values = {
 }
 
 
-def _size(layers: int, width: int, heads: int, inner: int) -> Values:
+def size(layers: int, width: int, heads: int, inner: int) -> Values:
+    """A member with these; LLaMA's vocabulary and length, where nothing else is said beside."""
     sizes = {"layers": layers, "width": width, "heads": heads, "feedforward_width": inner}
     return {**sizes, "max_positions": 2048, "vocabulary": 32000}
 
 
 _THREE = {"key_value_heads": 8, "max_positions": 8192, "vocabulary": 128256}
 _TURNS = {"rotary": {"base": 500_000.0}}
+MILLION: Values = {"rotary": {"base": 1_000_000.0}}
 
 SIZES = {
-    "llama-7b": _size(32, 4096, 32, 11008),
-    "llama-13b": _size(40, 5120, 40, 13824),
-    "llama-65b": _size(80, 8192, 64, 22016),
-    "llama2-7b": _size(32, 4096, 32, 11008) | {"max_positions": 4096},
-    "llama2-70b": _size(80, 8192, 64, 28672) | {"max_positions": 4096, "key_value_heads": 8},
-    "llama3-8b": _size(32, 4096, 32, 14336) | _THREE | _TURNS,
-    "llama3-70b": _size(80, 8192, 64, 28672) | _THREE | _TURNS,
+    "llama-7b": size(32, 4096, 32, 11008),
+    "llama-13b": size(40, 5120, 40, 13824),
+    "llama-65b": size(80, 8192, 64, 22016),
+    "llama2-7b": size(32, 4096, 32, 11008) | {"max_positions": 4096},
+    "llama2-70b": size(80, 8192, 64, 28672) | {"max_positions": 4096, "key_value_heads": 8},
+    "llama3-8b": size(32, 4096, 32, 14336) | _THREE | _TURNS,
+    "llama3-70b": size(80, 8192, 64, 28672) | _THREE | _TURNS,
 }
 
 LAYER = {
@@ -61,51 +65,56 @@ NAMES: Names = {
     "output": "lm_head",
 }
 
+KEYS = {
+    "width": ("hidden_size", 4096),
+    "layers": ("num_hidden_layers", 32),
+    "heads": ("num_attention_heads", 32),
+    "key_value_heads": ("num_key_value_heads", None),
+    "feedforward_width": ("intermediate_size", 11008),
+    "max_positions": ("max_position_embeddings", 2048),
+    "epsilon": ("rms_norm_eps", 1e-6),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "tie_embeddings": ("tie_word_embeddings", False),
+    "vocabulary": ("vocab_size", 32000),
+}
 
-def _from_hf_extra(hf: Values) -> Values:
-    given = table(hf, "rope_scaling", "rope_parameters")  # transformers lets the old name win
-    kind = given.get("rope_type", given.get("type", "default"))
-    if kind not in ("default", "linear", "llama3"):
-        raise ConfigError(f"rotary positions of the type {kind!r} are not known here", "use default, linear or llama3")
-    rotary = {
-        "base": number(given if "rope_theta" in given else hf, "rope_theta", PLAIN.base),
-        "scaling": "none" if kind == "default" else kind,
-        "factor": number(given, "factor", None) if kind != "default" else PLAIN.factor,
-    }
-    if kind == "llama3":
-        rotary |= {
-            "low_frequency_factor": number(given, "low_freq_factor", None),
-            "high_frequency_factor": number(given, "high_freq_factor", None),
-        }
-        rotary |= {"original_max_positions": number(given, "original_max_position_embeddings", None)}
-    biases = flag(hf, "attention_bias", False), flag(hf, "mlp_bias", False)
-    if biases[0] != biases[1]:
-        raise ConfigError("biases in the attention or the feed-forward alone are not known here", "have both or none")
-    width, heads = count(hf, "hidden_size", 4096), count(hf, "num_attention_heads", 32)
-    own = whole(hf, "head_dim", None)
+
+def gated(hf: Values) -> Values:
+    """What decoders of this kind share: the gate, how heads turn, how wide they are."""
+    own, width, heads = (
+        whole(hf, "head_dim", None),
+        count(hf, "hidden_size", 4096),
+        count(hf, "num_attention_heads", 32),
+    )
     return {
         "feedforward": choice(hf, "hidden_act", "silu", GATES),
-        "rotary": rotary,
-        "bias": biases[0],
+        "rotary": read_rope(hf),
         "head_width": None if own in (None, width // heads) else own,
     }
 
 
-def _to_hf_extra(config: TransformerConfig) -> Values:
-    turns = config.rotary
-    rope: Values = {"rope_theta": turns.base, "rope_type": "default" if turns.scaling == "none" else turns.scaling}
-    if turns.scaling != "none":
-        rope["factor"] = turns.factor
-    if turns.scaling == "llama3":
-        rope |= {"low_freq_factor": turns.low_frequency_factor, "high_freq_factor": turns.high_frequency_factor}
-        rope |= {"original_max_position_embeddings": turns.original_max_positions}
+def written_gated(config: TransformerConfig) -> Values:
+    """And back."""
     return {
         "hidden_act": next((name for name, gate in GATES.items() if gate == config.feedforward), "silu"),
-        "rope_parameters": rope,
+        "rope_parameters": write_rope(config.rotary),
         "head_dim": config.head_width,
-        "attention_bias": config.bias,
-        "mlp_bias": config.bias,
     }
+
+
+def attention_bias(config: TransformerConfig) -> bool:
+    """Whether the projections of the layers have biases: `lacking` sees where some of them differ."""
+    return any(config.bias if one.biases is None else bool(one.biases) for one in per_layer(config))
+
+
+def _from_hf_extra(hf: Values) -> Values:
+    own, inner = flag(hf, "attention_bias", False), flag(hf, "mlp_bias", False)
+    biases = {} if own == inner else {"attention": ExactShape(biases=PROJECTIONS if own else ())}
+    return gated(hf) | {"bias": inner} | biases
+
+
+def _to_hf_extra(config: TransformerConfig) -> Values:
+    return written_gated(config) | {"attention_bias": attention_bias(config), "mlp_bias": config.bias}
 
 
 FAMILY = Family(
@@ -115,18 +124,7 @@ FAMILY = Family(
     objective="language_modelling",
     shape=SHAPE,
     sizes=SIZES,
-    keys={
-        "width": ("hidden_size", 4096),
-        "layers": ("num_hidden_layers", 32),
-        "heads": ("num_attention_heads", 32),
-        "key_value_heads": ("num_key_value_heads", None),
-        "feedforward_width": ("intermediate_size", 11008),
-        "max_positions": ("max_position_embeddings", 2048),
-        "epsilon": ("rms_norm_eps", 1e-6),
-        "attention_dropout": ("attention_dropout", 0.0),
-        "tie_embeddings": ("tie_word_embeddings", False),
-        "vocabulary": ("vocab_size", 32000),
-    },
+    keys=KEYS,
     fixed={},
     architectures={"tokens": "LlamaForCausalLM"},
     body="model.",

@@ -12,6 +12,7 @@ PATTERNS: dict[str, tuple[Any, ...]] = {
     "sliding_window": (None,),
     "attention_chunk_size": (None,),
     "is_causal": (True,),
+    "use_bidirectional_attention": (None, False),
     "layer_types": (None, []),
     "num_kv_shared_layers": (None, 0),
     "per_layer_config": (None, {}),
