@@ -28,9 +28,11 @@ Choice = tuple[object, ...]
 
 TRANSFORMER: Axes = {
     "similarity": tuple(SIMILARITIES),
-    "norm_placement": values(TransformerConfig, "norm_placement"),
+    "residual": (
+        *product((True, False), values(TransformerConfig, "norm_placement")),
+        *(("reversible", "pre"), ("reversible", "sandwich")),
+    ),
     "norm": values(TransformerConfig, "norm"),
-    "residual": (True, False),
     "positions": values(TransformerConfig, "positions"),
     "feedforward": values(TransformerConfig, "feedforward"),
     "kind": (*product(ARCHITECTURES, ("tokens",)), *READERS, *product(ARCHITECTURES, ("none",))),
@@ -54,6 +56,9 @@ def transformer(choice: Choice) -> NetworkConfig:
     """Small distinct sizes: 2 heads of width 6, vocabulary 13."""
     named = dict(zip(TRANSFORMER, choice, strict=True))
     named["architecture"], named["head"] = named.pop("kind")
+    named["residual"], named["norm_placement"] = named["residual"]
+    if named["norm"] == "none":
+        del named["norm_placement"]  # which it would have no effect on
     sizes = {"vocabulary": 13, "width": 12, "heads": 2, "layers": 2, "feedforward_width": 10, "max_positions": 23}
     labels = {"labels": ("a", "b", "c")} if named["head"] == "labels" else {}
     return TransformerConfig(dropout=0.1, **sizes, **labels, **named)
@@ -142,8 +147,8 @@ def config(axes: Axes, choice: Choice) -> NetworkConfig:
 def whole_product() -> Iterator[tuple[Axes, Choice]]:
     """All of them, mechanisms in every place they can be; of Transformers all combinations of all axes but the last,
     key/value heads, which alternates."""
-    *six, shared = TRANSFORMER.values()
-    yield from ((TRANSFORMER, (*choice, shared[index % len(shared)])) for index, choice in enumerate(product(*six)))
+    *most, shared = TRANSFORMER.values()
+    yield from ((TRANSFORMER, (*choice, shared[index % len(shared)])) for index, choice in enumerate(product(*most)))
     for axes in (ATTENTIONAL, FIXED):
         yield from ((axes, choice) for choice in product(*axes.values()))
     yield from ((MECHANISM, choice) for choice in mechanism_choices(whole=True))

@@ -100,7 +100,8 @@ for mechanism, shape in MECHANISMS.items():
     if mechanism != "exact" and len(shape.model_fields) > 1:
         sample = {"attention": {"name": mechanism, **shape.samples[0]}}
         values = BASES["language" if shape.abilities.causal else "masked"]
-        kept = {key: value for key, value in values["model"].items() if key not in ("positions", "rotary")}
+        positions = ("positions", "rotary", "max_positions")
+        kept = {key: value for key, value in values["model"].items() if key not in positions}
         BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
         ATTENDING[f"attention {mechanism}"] = mechanism
 RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
@@ -130,6 +131,8 @@ OTHERS: dict[str, list[Any]] = {
     "model.attention.value_width": [5],
     "model.attention.softcap": [0.5],
     "model.attention.rotary": [{"base": 7.0}],
+    "model.attention.buckets": [[4, 4]],
+    "model.residual": [False, "reversible"],
     "model.embedding_width": [6],
     "model.encoder_layers": [3],
     "tokenizer.sample": [3],

@@ -79,13 +79,25 @@ class HeadAttention(Projections):
         query_positions: Positions | None = None,
     ) -> Hidden:
         """What the queries read from the memory, joined."""
+        return self.joined(self.attended(query, memory, mask=mask, bias=bias, query_positions=query_positions))
+
+    def attended(
+        self,
+        query: Query,
+        memory: KeyValues,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | Tensor | None = None,
+        query_positions: Positions | None = None,
+    ) -> Attended:
+        """What the queries of every head read from the memory."""
         dtype = query.dtype
         if memory.keys.dtype != dtype:  # a cache may be wider than the model
             if any(True for _ in self.attend.similarity.parameters()):  # which compares vectors of its own type
                 memory = KeyValues(memory.keys.to(dtype), memory.values.to(dtype))
             query = query.to(memory.keys.dtype)
-        attended = self.attend(query, memory, mask=mask, bias=bias, query_positions=query_positions)
-        return self.joined(attended.to(dtype))
+        attended: Attended = self.attend(query, memory, mask=mask, bias=bias, query_positions=query_positions)
+        return attended.to(dtype)
 
 
 class MultiHeadAttention(HeadAttention):

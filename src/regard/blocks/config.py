@@ -55,6 +55,9 @@ class BlockConfig(Config):
         "relu", description="the position-wise network; _tanh is GELU's tanh approximation"
     )
     feedforward_width: int | None = Field(None, ge=1, le=MOST, description="its inner width; 4 × width if absent")
+    feedforward_chunks: int = Field(
+        1, ge=1, le=MOST, description="pieces that a text goes through it in, one after another: less memory"
+    )
     norm: NormKind = Field(
         "layer",
         description="layer normalisation, root mean square, the same with 1 + its weight, or nothing in its place",
@@ -65,7 +68,11 @@ class BlockConfig(Config):
     norm_placement: Placement = Field(
         "post", description="after the residual sum, before the sublayer, or before it and after it"
     )
-    residual: bool = Field(True, description="what a sublayer makes is added to what it read, or takes its place")
+    residual: bool | Literal["reversible"] = Field(
+        True,
+        description="what a sublayer makes is added to what it read, or takes its place; reversible: it is added to "
+        "the other of two streams, and training keeps the activations of one layer alone",
+    )
     bias: bool = Field(True, description="linear layers add a learnt vector")
     dropout: float = Field(
         0.1, ge=0.0, lt=1.0, description="on embeddings, sublayer outputs and inside the feed-forward"
@@ -76,6 +83,11 @@ class BlockConfig(Config):
     def _parts_fit(self) -> "BlockConfig":
         check_heads(self.width, self.heads, self.key_value_heads or self.heads, self.head_width)
         check_similarity(self.similarity)
+        if self.residual == "reversible" and self.norm_placement == "post" and self.norm != "none":
+            raise ConfigError(
+                "a reversible sum is taken back and a norm behind it (norm_placement = 'post') cannot be",
+                "use model.norm_placement=pre",
+            )
         return self
 
     @property

@@ -4,11 +4,13 @@ Decoding one token at a time and running a whole text are the same call: what wa
 `DecoderCache`, a value, and the extended one goes out.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import repeat
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cache import AttentionState
@@ -16,7 +18,10 @@ from regard.attention.mechanism import LayerContext
 from regard.attention.slot import Site
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
-from regard.blocks.encoder import attention, feedforward, final_norm, residual
+from regard.blocks.encoder import attention, feedforward, final_norm, residual, reversible
+from regard.layers.reversible import Change, computed_again
+
+Encoded = Float[Tensor, "batch source width"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +33,10 @@ class DecoderCache:
     source: RowIds | None = None
     tokens: int = 0
     """How many have gone through the decoder."""
+    encoded: Encoded | None = None
+    """The memory itself, of which each layer then computes what it needs when it gets there."""
+    kept: bool = True
+    """Whether there is more to come: else nothing is kept of the tokens."""
 
     def select(self, rows: RowIds) -> "DecoderCache":
         """These rows, in this order; beams that change places within a sequence leave its memory where it is."""
@@ -70,15 +79,52 @@ class DecoderLayer(nn.Module):
         self.feedforward_residual = residual(config)
 
     def forward(
-        self, stream: Hidden, past: AttentionState | None, memory: AttentionState | None, context: LayerContext
+        self,
+        stream: Hidden,
+        past: AttentionState | None,
+        memory: AttentionState | Encoded | None,
+        context: LayerContext,
     ) -> tuple[Hidden, AttentionState | None]:
         """One layer further, and what this layer's attention keeps with the new tokens in it."""
         made, own = self.self_attention(self.self_residual.enter(stream), past, context)
         stream = self.self_residual.add(stream, made)
         if self.cross_attention is not None and self.cross_residual is not None:
-            made, _ = self.cross_attention(self.cross_residual.enter(stream), memory, context.cross)
+            made, _ = self.cross_attention(self.cross_residual.enter(stream), self._read(memory), context.cross)
             stream = self.cross_residual.add(stream, made)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream))), own
+
+    def changes(
+        self,
+        past: AttentionState | None,
+        memory: AttentionState | Encoded | None,
+        context: LayerContext,
+        keep: Callable[[AttentionState | None], None],
+    ) -> Iterator[Change]:
+        """What each sublayer adds, of the stream it reads; what self-attention keeps goes to `keep`."""
+
+        def attended(stream: Hidden) -> Hidden:
+            made, own = self.self_attention(self.self_residual.enter(stream), past, context)
+            if not computed_again():
+                keep(own)
+            return self.self_residual.change(made)
+
+        def crossed(stream: Hidden) -> Hidden:
+            assert self.cross_attention is not None
+            assert self.cross_residual is not None
+            made, _ = self.cross_attention(self.cross_residual.enter(stream), self._read(memory), context.cross)
+            return self.cross_residual.change(made)
+
+        yield attended
+        if self.cross_attention is not None:
+            yield crossed
+        yield lambda stream: self.feedforward_residual.change(self.feedforward(self.feedforward_residual.enter(stream)))
+
+    def _read(self, memory: AttentionState | Encoded | None) -> AttentionState | None:
+        """What cross-attention has of the memory, computed now if it was not before."""
+        if not isinstance(memory, Tensor):
+            return memory
+        assert self.cross_attention is not None
+        return self.cross_attention.start(memory)
 
 
 class Decoder(nn.Module):
@@ -88,6 +134,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(config, index, cross=cross) for index in range(layers))
         self.norm = final_norm(config)
+        self.reversible = reversible(config)
 
     def precompute_cross(self, memory: Hidden) -> DecoderCache:
         """A cache with no tokens yet and what every layer computes of the memory once."""
@@ -97,10 +144,23 @@ class Decoder(nn.Module):
 
     def forward(self, stream: Hidden, cache: DecoderCache, context: LayerContext) -> tuple[Hidden, DecoderCache]:
         """Through every layer; the cache comes back with these tokens added."""
-        own = []
-        for layer, past, memory in zip(
-            self.layers, cache.own or repeat(None), cache.memory or repeat(None), strict=False
+        own: dict[int, AttentionState | None] = {}
+        changes: list[Change] = []
+        for index, (layer, past, memory) in enumerate(
+            zip(self.layers, cache.own or repeat(None), cache.memory or repeat(cache.encoded), strict=False)
         ):
-            stream, extended = layer(stream, past, memory, context)
-            own.append(extended)
-        return self.norm(stream), replace(cache, own=tuple(own), tokens=cache.tokens + stream.shape[1])
+            assert isinstance(layer, DecoderLayer)
+            if self.reversible is None:
+                stream, state = layer(stream, past, memory, context)
+                if cache.kept:
+                    own[index] = state
+            else:
+                keep = partial(own.__setitem__, index) if cache.kept else _forget
+                changes.extend(layer.changes(past, memory, context, keep))
+        if self.reversible is not None:
+            stream = self.reversible(changes, stream)
+        return self.norm(stream), replace(cache, own=tuple(own.values()), tokens=cache.tokens + stream.shape[1])
+
+
+def _forget(state: AttentionState | None) -> None:
+    """Keep nothing."""

@@ -1,5 +1,7 @@
 """The encoder (Vaswani et al. 2017, §3.1): self-attention and feed-forward, every token seeing every other."""
 
+from collections.abc import Iterator
+
 from torch import nn
 
 from regard.attention.mechanism import LayerContext, Mechanism, MechanismShape
@@ -9,6 +11,7 @@ from regard.blocks.config import BlockConfig
 from regard.layers.feedforward import FeedForward
 from regard.layers.norm import norm
 from regard.layers.residual import Residual
+from regard.layers.reversible import Change, Reversible
 
 
 def attention(config: BlockConfig, site: Site) -> Mechanism:
@@ -19,13 +22,19 @@ def attention(config: BlockConfig, site: Site) -> Mechanism:
 def feedforward(config: BlockConfig) -> FeedForward:
     """A feed-forward network as the config describes it."""
     inner = config.feedforward_width or 4 * config.width
-    return FeedForward(config.feedforward, config.width, inner, config.dropout, bias=config.bias)
+    chunks = config.feedforward_chunks
+    return FeedForward(config.feedforward, config.width, inner, config.dropout, bias=config.bias, chunks=chunks)
 
 
 def residual(config: BlockConfig) -> Residual:
     """The residual connection around a sublayer as the config describes it."""
     norms = [norm(config.norm, config.width, config.epsilon) for _ in range(1 + (config.norm_placement == "sandwich"))]
-    return Residual(norms, config.norm_placement, config.dropout, adds=config.residual)
+    return Residual(norms, config.norm_placement, config.dropout, adds=bool(config.residual))
+
+
+def reversible(config: BlockConfig) -> Reversible | None:
+    """What runs a stack's sublayers, where the config asks for a reversible one."""
+    return Reversible() if config.residual == "reversible" else None
 
 
 def final_norm(config: BlockConfig) -> nn.Module:
@@ -49,6 +58,16 @@ class EncoderLayer(nn.Module):
         stream = self.self_residual.add(stream, made)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream)))
 
+    def changes(self, context: LayerContext) -> Iterator[Change]:
+        """What each sublayer adds, of the stream it reads."""
+
+        def attended(stream: Hidden) -> Hidden:
+            made, _ = self.self_attention(self.self_residual.enter(stream), None, context)
+            return self.self_residual.change(made)
+
+        yield attended
+        yield lambda stream: self.feedforward_residual.change(self.feedforward(self.feedforward_residual.enter(stream)))
+
 
 class Encoder(nn.Module):
     """A stack of encoder layers."""
@@ -57,6 +76,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(layers))
         self.norm = final_norm(config)
+        self.reversible = reversible(config)
         firsts: dict[MechanismShape, Mechanism] = {}
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, EncoderLayer)
@@ -66,7 +86,11 @@ class Encoder(nn.Module):
 
     def forward(self, stream: Hidden, context: LayerContext) -> Hidden:
         """Through every layer."""
-        for layer in self.layers:
-            stream = layer(stream, context)
+        if self.reversible is not None:
+            layers = (layer for layer in self.layers if isinstance(layer, EncoderLayer))
+            stream = self.reversible([change for layer in layers for change in layer.changes(context)], stream)
+        else:
+            for layer in self.layers:
+                stream = layer(stream, context)
         out: Hidden = self.norm(stream)
         return out

@@ -33,6 +33,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
 from regard.inspection.torch_attention import as_given, unsupported
 from regard.inspection.trace import AnyRecord, AttentionRecord, Forward, MechanismRecord, SequenceTrace
+from regard.layers.reversible import computed_again
 from regard.models.network import Network
 
 SHOWN = 3
@@ -158,8 +159,11 @@ class Recording:
 
     @property
     def watching(self) -> bool:
-        """Whether this is the thread that watches; what others do with the same model is theirs."""
-        return self in listeners.get()
+        """Whether this is the thread that watches; what others do with the same model is theirs.
+
+        What a backward pass computes again was seen before.
+        """
+        return self in listeners.get() and not computed_again()
 
     def record(self, layer: str, similarity: Similarity, given: dict[str, Any], site: Site | None = None) -> None:
         """Keep what one call of attention was given."""

@@ -110,6 +110,11 @@ def word_in_sentences(module: Network, tokenizer: Tokenizer, sentences: Sequence
         raise InputError(
             f"meaning is compared between sentences and there is {len(sentences)}", f"give two or more with {word!r}"
         )
+    if getattr(module.config, "residual", True) == "reversible":
+        raise InputError(
+            "the layers of a reversible network add to two streams in turn, and none of them is a word's vector",
+            "look at its attention, or use a model with model.residual=true",
+        )
     causal = not hasattr(module, "encoder")
     name = "decoder" if causal else "encoder"
     if not _layers(module, name):

@@ -6,7 +6,8 @@
 
 Without the connection, to see what it is there for, `x + f` is `f` alone.
 
-A layer writes all of them as `stream = residual.add(stream, f(residual.enter(stream)))`.
+A layer writes all of them as `stream = residual.add(stream, f(residual.enter(stream)))`; in a reversible stack
+(reversible.py) what a sublayer adds is `residual.change(f(residual.enter(stream)))`.
 """
 
 from collections.abc import Sequence
@@ -39,9 +40,14 @@ class Residual(nn.Module):
         out: Hidden = stream if self.placement == "post" else self.norm(stream)
         return out
 
+    def change(self, made: Hidden) -> Hidden:
+        """What the sublayer made, as it is added."""
+        out: Hidden = self.dropout(made if self.made_norm is None else self.made_norm(made))
+        return out
+
     def add(self, stream: Hidden, made: Hidden) -> Hidden:
         """The stream with what the sublayer made of it."""
-        total = self.dropout(made if self.made_norm is None else self.made_norm(made))
+        total = self.change(made)
         total = stream + total if self.adds else total
         out: Hidden = self.norm(total) if self.placement == "post" else total
         return out

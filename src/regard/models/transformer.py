@@ -127,7 +127,7 @@ class Transformer(Network):
             return self._read_packed(inputs.tokens.ids, inputs.tokens.documents)
         tokens = inputs.tokens
         behind = Padding(tokens.lengths) if tokens.ragged and tokens.side == "right" else None
-        return self.advance(tokens.ids, self.begin(inputs), behind)[0]
+        return self.advance(tokens.ids, self.begin(inputs, kept=False), behind)[0]
 
     def pool(self, hidden: Hidden, tokens: Padded) -> Float[Tensor, "batch width"]:
         """One vector for each text: its first token's, pooled where the model has a pooler."""
@@ -218,14 +218,15 @@ class Transformer(Network):
         out: Hidden = self.dropout(stream)
         return out
 
-    def begin(self, inputs: Inputs) -> TransformerState:
-        """The state before any token: the source read, the padding of the prompt known."""
+    def begin(self, inputs: Inputs, *, kept: bool = True) -> TransformerState:
+        """The state before any token: the source read, the padding of the prompt known; `kept` where steps follow."""
         padding = _padding(inputs.tokens)
         if self.config.architecture == "decoder":
-            return TransformerState(DecoderCache(), padding)
+            return TransformerState(DecoderCache(kept=kept), padding)
         if inputs.source is None:
             raise InputError("an encoder–decoder needs a source", "give `Inputs(tokens, source)`")
-        cache = self.decoder.precompute_cross(self.encode(inputs.source))
+        memory = self.encode(inputs.source)
+        cache = self.decoder.precompute_cross(memory) if kept else DecoderCache(encoded=memory, kept=False)
         return TransformerState(cache, padding, _mask(inputs.source))
 
     def _read_packed(self, ids: Int[Tensor, "batch tokens"], documents: Int[Tensor, "batch tokens"]) -> Hidden:
@@ -239,7 +240,7 @@ class Transformer(Network):
         places = positions.restart(documents)
         context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places), places=places)
         stream = self.enter(ids, positions, places)
-        hidden: Hidden = self.decoder(stream, DecoderCache(), context)[0]
+        hidden: Hidden = self.decoder(stream, DecoderCache(kept=False), context)[0]
         return hidden
 
     def advance(

@@ -5,7 +5,9 @@ activations  numbers kept for the backward pass, for a token of a layer: what en
              RMS norm also what is between), the queries, keys, values and attended values, and the feed-forward's
              inside before and after its activation (after alone for ReLU, twice that where it is gated):
              4 or 6 width + 2 (heads + key/value heads) × head width + 1, 2 or 4 inner; for the output the logits and
-             their probabilities. Attention weights are not kept, but for `t5` positions, which need them: heads × n
+             their probabilities. Attention weights are not kept, but for `t5` positions, which need them: heads × n.
+             A reversible stack keeps its two streams, and at a time what one sublayer takes; of a feed-forward network
+             that is gone through in pieces the inside of one is there at a time
 work         a multiplication and an addition for every weight of a matrix that the token meets, the output's table
              among them, and 4 × heads × head width for every key it sees: n of them, or (n + 1) / 2 on average where
              it sees only those before it
@@ -79,7 +81,25 @@ def _kept_numbers(config: TransformerConfig, context: int, costs: list[Attention
     weights = config.heads * context if config.positions == "t5" else 0
     output = 2 * config.vocabulary if config.head in ("tokens", "masked") else 0
     layers = sum(_layers(config))
+    if config.residual == "reversible":
+        stacks = sum(1 for one in _layers(config) if one)
+        largest = max(inner // config.feedforward_chunks, *(one + weights for one in known))
+        return stacks * (2 * config.width + norm) + norm + largest + output
+    if config.feedforward_chunks > 1:
+        return sum(known) + len(costs) * norm + layers * (weights + norm) + inner // config.feedforward_chunks + output
     return sum(known) + len(costs) * norm + layers * (weights + norm + inner) + output
+
+
+def _activations(config: TransformerConfig, weights: str) -> str:
+    """How what a layer keeps comes about."""
+    pieces = f" ÷ {config.feedforward_chunks} pieces" if config.feedforward_chunks > 1 else ""
+    inner = {1: "", 2: "2 × ", 4: "4 × "}[_inner_copies(config)] + "inner width" + pieces
+    norms, heads = f"{2 * _norm_copies(config)} × width", "2 × (heads + key/value heads) × head width"
+    if config.residual == "reversible":
+        return f"(2 + {2 * _norm_copies(config)}) × width for a stack, and the larger of {heads}{weights} and {inner}"
+    if pieces:
+        return f"{norms} + {heads}{weights} for each layer, and {inner}"
+    return f"{norms} + {heads} + {inner}{weights} for each layer"
 
 
 def _norm_copies(config: TransformerConfig) -> int:
@@ -115,9 +135,7 @@ def _formulas(config: TransformerConfig) -> tuple[tuple[str, str], ...]:
     cross = " (more in a decoder, which attends twice)" if both else ""
     weights = " + heads × tokens" if config.positions == "t5" else ""
     table = "; 2 × vocabulary" if config.head in ("tokens", "masked") else ""
-    inner = {1: "", 2: "2 × ", 4: "4 × "}[_inner_copies(config)]
-    heads = f"2 × (heads + key/value heads) × head width + {inner}inner width{weights}"
-    lines.append(("activations", f"about {2 * _norm_copies(config)} × width + {heads} for each layer{cross}{table}"))
+    lines.append(("activations", f"about {_activations(config, weights)}{cross}{table}"))
     half = ", half of a text's where it looks back" if decoder else ""
     seen = f"4 × heads × head width for each key it sees{half}"
     return (*lines, ("work", f"2 × the weights of matrices + {seen}"))

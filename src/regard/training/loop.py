@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from regard.data.batching import Batch
 from regard.data.stream import Batches
 from regard.errors import ConfigError, FileError, NotFiniteError, changing
+from regard.layers.reversible import Reversible
 from regard.training import resume
 from regard.training.average import mean
 from regard.training.compiling import Compiled, attempt, pays, quiet
@@ -275,6 +276,14 @@ class Run:
 
     def _compiled(self) -> "Run":
         """The same run with its loss as one compiled program, where the plan asks for it; its module stays plain."""
+        if any(isinstance(part, Reversible) for part in self.trainable.module.modules()):
+            if self.plan.compile is True:
+                raise ConfigError(
+                    "training.compile = true and model.residual = 'reversible': what a backward pass computes again "
+                    "cannot be compiled before",
+                    "leave one of them out",
+                )
+            return self
         if not pays(self.plan, self.device, self.validation):
             return self
         self.listener.say("compiling the model: the first steps and the first validation take longer")

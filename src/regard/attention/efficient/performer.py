@@ -35,6 +35,7 @@ from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told
 from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Key, Query, Value
+from regard.layers.reversible import computed_again
 
 Projection = Float[Tensor, "features head_width"]
 """The draws of ω."""
@@ -178,7 +179,7 @@ class Performer(ImpliedWeights):
     def read(
         self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None
     ) -> tuple[Attended, SummedState | None]:
-        if self.training and self.shape.redraw:
+        if self.training and self.shape.redraw and not computed_again():
             self.batches += 1
             if int(self.batches) % self.shape.redraw == 0:
                 self.redraw(int(self.batches) // self.shape.redraw)

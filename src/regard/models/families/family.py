@@ -148,7 +148,10 @@ class Family:
         return next(iter(self.architectures))
 
 
-_OF_TRAINING = ("init", "dropout", "attention_dropout", "max_positions", "trained_length", "family")
+_OF_TRAINING = (
+    *("init", "dropout", "attention_dropout", "feedforward_chunks"),
+    *("max_positions", "trained_length", "family"),
+)
 """What changes nothing that a trained model computes, but for how long a text may be."""
 _BARE = ("GPT2", "Llama", "Mistral", "Qwen2", "Qwen3", "Gemma2", "Gemma3Text", "Marian", "Bart", "OPT")
 _ALSO = {("masked", "BertForPreTraining"), *(("tokens", f"{name}Model") for name in _BARE)}
