@@ -234,9 +234,9 @@ TOKENIZERS = {
     "a tokenizer that is empty": Wrong("gpt", written(TOKENS, ""), TOKENS),
     "a tokenizer that is a list": Wrong("gpt", written(TOKENS, "[]"), TOKENS),
     "a tokenizer of bytes": Wrong("gpt", written(TOKENS, b"\xff\xfe"), TOKENS),
-    "pieces alone": Wrong("t5", both(removed(TOKENS), written("spiece.model", "x")), "spiece.model alone"),
-    "LLaMA's pieces alone": Wrong(
-        "llama", both(removed(TOKENS), written("tokenizer.model", "x")), "tokenizer.model alone"
+    "damaged pieces alone": Wrong("t5", both(removed(TOKENS), written("spiece.model", "x")), "spiece.model is no"),
+    "LLaMA's damaged pieces alone": Wrong(
+        "llama", both(removed(TOKENS), written("tokenizer.model", "x")), "tokenizer.model is no"
     ),
     "Marian's pieces alone": Wrong(
         "marian", both(removed(TOKENS), written("source.spm", "x"), written("target.spm", "x")), "source.spm and target"
