@@ -145,7 +145,6 @@ CONFIGS = {
         "llama", config(rope_parameters={"rope_type": "linear", "factor": 0}), "factor", "factor"
     ),
     "a base that is no number": Wrong("llama", config(rope_parameters={"rope_theta": "x"}), "rope_theta", "rope_theta"),
-    "biases in half of it": Wrong("llama", config(attention_bias=True), "biases", "biases"),
     "a gate of another kind": Wrong("llama", config(hidden_act="relu"), "hidden_act", "hidden_act"),
     "a decoding BERT": Wrong("bert masked", config(is_decoder=True), "is_decoder", "is_decoder"),
     "sides of unequal heads": Wrong("marian", config(decoder_attention_heads=6), "attention_heads", "attention_heads"),

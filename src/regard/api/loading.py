@@ -9,6 +9,7 @@ from regard.api.model import Model
 from regard.devices import dtype_of, in_memory, usable_device
 from regard.errors import ConfigError, FileError, choose
 from regard.files import read_json
+from regard.interop.hub import located
 from regard.interop.huggingface import is_huggingface
 from regard.interop.loading import open_folder, open_llama2c
 from regard.layers.linear import keep_packed
@@ -24,6 +25,7 @@ from regard.text.registry import KINDS
 def load(folder: str | Path, device: str | torch.device = "auto", precision: str = "auto") -> Model:
     """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`.
 
+    `owner/name`, where no such folder is there, is fetched from Hugging Face's hub: config, safetensors and tokenizer.
     `auto` is a GPU where there is one, and the precision of the file's weights (else float32 or bfloat16).
     """
     place, dtype = usable_device(device), dtype_of(precision)  # refused before anything is read
@@ -36,6 +38,7 @@ def load(folder: str | Path, device: str | torch.device = "auto", precision: str
 
 def read_model(folder: Path) -> Model:
     """The same as it is in the file: on the CPU, with weights that can be trained."""
+    folder = located(folder)
     if is_huggingface(folder) or folder.suffix == ".bin":
         found = open_llama2c(folder) if folder.suffix == ".bin" else open_folder(folder)
         return Model(found.module, found.tokenizer, task_of(found.task), found.decoding)
