@@ -109,6 +109,28 @@ def test_a_residual_is_the_formula_of_its_placement(kind, placement):
     assert torch.equal(found, expected)
 
 
+def test_a_sandwich_normalises_what_is_read_and_what_is_made_by_weights_of_their_own():
+    around = residual(BlockConfig(width=8, norm="rms_offset", norm_placement="sandwich", dropout=0.0)).double()
+    x, weights = torch.randn(2, 5, 8, dtype=torch.float64), torch.randn(2, 8, dtype=torch.float64)
+    with torch.no_grad():
+        around.norm.weight.copy_(weights[0])
+        around.made_norm.weight.copy_(weights[1])
+
+    def normed(vectors, weight):
+        return vectors / (vectors.square().mean(-1, keepdim=True) + 1e-6).sqrt() * (1 + weight)
+
+    expected = x + normed(torch.sin(normed(x, weights[0])), weights[1])
+    assert_close(around.add(x, torch.sin(around.enter(x))), expected, 1e-12)
+
+
+def test_a_norm_with_an_offset_counts_in_float32_what_comes_in_bfloat16():
+    one = norm("rms_offset", 8).bfloat16()
+    nn.init.normal_(one.weight, std=0.01)
+    x = torch.randn(5, 8).bfloat16()
+    wanted = torch.nn.functional.rms_norm(x.float(), (8,), 1 + one.weight.float(), 1e-6)
+    assert torch.equal(one(x), wanted.bfloat16())
+
+
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_without_the_connection_the_sublayer_takes_the_streams_place(placement):
     around = residual(BlockConfig(width=8, norm_placement=placement, residual=False, dropout=0.0)).double()
@@ -127,8 +149,10 @@ def test_without_norms_a_residual_is_the_sum_alone():
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_a_stack_ends_with_a_norm_where_layers_normalise_before(kind):
-    pre, post = (final_norm(BlockConfig(width=8, norm=kind, norm_placement=place)) for place in ("pre", "post"))
+    places = ("pre", "post", "sandwich")
+    pre, post, sandwich = (final_norm(BlockConfig(width=8, norm=kind, norm_placement=place)) for place in places)
     assert isinstance(pre, nn.LayerNorm if kind == "layer" else nn.RMSNorm)
+    assert type(sandwich) is type(pre)
     assert isinstance(post, nn.Identity)
 
 

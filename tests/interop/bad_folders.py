@@ -145,7 +145,6 @@ CONFIGS = {
         "llama", config(rope_parameters={"rope_type": "linear", "factor": 0}), "factor", "factor"
     ),
     "a base that is no number": Wrong("llama", config(rope_parameters={"rope_theta": "x"}), "rope_theta", "rope_theta"),
-    "biases in half of it": Wrong("llama", config(attention_bias=True), "biases", "biases"),
     "a gate of another kind": Wrong("llama", config(hidden_act="relu"), "hidden_act", "hidden_act"),
     "a decoding BERT": Wrong("bert masked", config(is_decoder=True), "is_decoder", "is_decoder"),
     "sides of unequal heads": Wrong("marian", config(decoder_attention_heads=6), "attention_heads", "attention_heads"),
@@ -234,9 +233,9 @@ TOKENIZERS = {
     "a tokenizer that is empty": Wrong("gpt", written(TOKENS, ""), TOKENS),
     "a tokenizer that is a list": Wrong("gpt", written(TOKENS, "[]"), TOKENS),
     "a tokenizer of bytes": Wrong("gpt", written(TOKENS, b"\xff\xfe"), TOKENS),
-    "pieces alone": Wrong("t5", both(removed(TOKENS), written("spiece.model", "x")), "spiece.model alone"),
-    "LLaMA's pieces alone": Wrong(
-        "llama", both(removed(TOKENS), written("tokenizer.model", "x")), "tokenizer.model alone"
+    "damaged pieces alone": Wrong("t5", both(removed(TOKENS), written("spiece.model", "x")), "spiece.model is no"),
+    "LLaMA's damaged pieces alone": Wrong(
+        "llama", both(removed(TOKENS), written("tokenizer.model", "x")), "tokenizer.model is no"
     ),
     "Marian's pieces alone": Wrong(
         "marian", both(removed(TOKENS), written("source.spm", "x"), written("target.spm", "x")), "source.spm and target"

@@ -6,6 +6,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from regard.attention.efficient.longformer_layer import LongformerShape
+from regard.attention.exact import ExactShape
 from regard.attention.mask import Causal, Window
 from regard.blocks.config import head_width
 from regard.data.batching import Inputs, Padded
@@ -63,6 +65,18 @@ CONFIGS = {
         attention=[{"name": "exact", "window": 5, "query_key_norm": "rms"}, "exact"],
         **SMALL,
     ),
+    "gemma": TransformerConfig(
+        architecture="decoder",
+        norm="rms_offset",
+        norm_placement="sandwich",
+        feedforward="geglu_tanh",
+        positions="rotary",
+        bias=False,
+        output_softcap=3.0,
+        attention={"query_key_norm": "rms_offset", "biases": ["query"]},
+        **SMALL,
+    ),
+    "bart": TransformerConfig(encoder_layers=2, positions="learned", embedding_norm=True, output_bias=True, **SMALL),
     "values": TransformerConfig(architecture="decoder", attention={"name": "exact", "value_width": 13}, **SMALL),
 }
 CONTEXT = 31
@@ -81,7 +95,15 @@ def closed(config: TransformerConfig) -> dict[str, int]:
     width, inner = config.width, config.feedforward_width or 4 * config.width
     heads, shared = config.heads * head_width(config), (config.key_value_heads or config.heads) * head_width(config)
     bias, norm = int(config.bias), 2 * width if config.norm == "layer" else width
-    attention = 2 * width * heads + 2 * width * shared + bias * (heads + 2 * shared + width)
+    attention = 2 * width * heads + 2 * width * shared
+    one = config.attending[0]  # all are alike in this
+    named = one.biases if isinstance(one, ExactShape) else None
+    vectors = {"query": heads, "key": shared, "value": shared, "output": width}
+    attention += sum(size for name, size in vectors.items() if (bias if named is None else name in named))
+    if isinstance(one, ExactShape) and one.query_key_norm != "none":
+        attention += 2 * head_width(config)
+    if isinstance(one, LongformerShape):  # global tokens have projections of their own
+        attention += 3 * (width + bias) * width
     gates = 2 if config.feedforward in ("swiglu", "geglu", "geglu_tanh") else 1
     feedforward = (gates + 1) * width * inner + bias * (gates * inner + width)
     encoder = 0 if config.architecture == "decoder" else config.encoder_layers or config.layers
@@ -95,13 +117,14 @@ def closed(config: TransformerConfig) -> dict[str, int]:
     output += (config.pooled or config.head == "labels") * (width + 1) * width
     output += config.ngram_buckets * len(config.labels)
     learnt = stacks * config.max_positions * width if config.positions == "learned" else 0
-    ends = (config.norm_placement == "pre") * stacks + config.embedding_norm + masked
+    ends = (config.norm_placement != "post") * stacks + config.embedding_norm * stacks + masked
+    around = 2 if config.norm_placement == "sandwich" else 1
     return {
         "embedding": (config.vocabulary + config.segments) * width + learnt,
         "attention": (encoder + decoder + cross) * attention
         + (stacks * config.relative_buckets * config.heads if config.positions == "t5" else 0),
         "feedforward": (encoder + decoder) * feedforward,
-        "norms": (2 * (encoder + decoder) + cross + ends) * norm,
+        "norms": (around * (2 * (encoder + decoder) + cross) + ends) * norm,
         "output": output,
     }
 
@@ -123,6 +146,41 @@ def test_parameters_are_those_of_the_model(name):
 
 def test_gpt3_is_counted_without_allocating():
     assert size_of(member("gpt3")).parameters == 174_604_259_328  # 175B in Brown et al. 2020, table 2.1
+
+
+PUBLISHED = {
+    "mistral-7b": 7_241_732_096,
+    "mistral-7b-v0.3": 7_248_023_552,
+    "qwen2-0.5b": 494_032_768,
+    "qwen2-1.5b": 1_543_714_304,
+    "qwen2-7b": 7_615_616_512,
+    "qwen2-72b": 72_706_203_648,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
+    "gemma2-2b": 2_614_341_888,
+    "gemma2-9b": 9_241_705_984,
+    "gemma2-27b": 27_227_128_320,
+    "gemma3-270m": 268_098_176,
+    "gemma3-1b": 999_885_952,
+    "opt-125m": 125_239_296,
+    "opt-1.3b": 1_315_758_080,
+    "opt-6.7b": 6_658_473_984,
+    "bart-base": 139_420_416,
+    "bart-large": 406_291_456,
+    "distilbert-base": 66_985_530,
+}
+"""As the publishers' files count them, a tied table once."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_named_sizes_have_the_published_parameters(name):
+    unused = {"opt": 2, "bart": 4}.get(name.partition("-")[0], 0) * member(name).width  # rows that no text reaches
+    bias = member(name).vocabulary if name.startswith("bart") else 0  # which is no parameter there
+    assert size_of(member(name)).parameters == PUBLISHED[name] - unused + bias
 
 
 PEERS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import transformers
-from tiny_peers import BERT, GPT, LLAMA, LLAMA3, MARIAN, T5, Peer, cross
+from tiny_peers import BERT, GEMMA, GEMMA3, GPT, LLAMA, LLAMA3, MARIAN, QWEN3, T5, TURNS, Peer, cross
 from torch import Tensor, nn
 
 from regard.data.batching import Inputs, Padded
@@ -24,6 +24,7 @@ T5 = T5 | {
 }  # as many as the encoder's: transformers' cache is as deep as that
 MARIAN = MARIAN | {"decoder_layers": 2}
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+SLIDING = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}
 PEERS = {
     "bert masked": Peer("BertConfig", "BertForMaskedLM", BERT),
     "bert labels": Peer("BertConfig", "BertForSequenceClassification", BERT),
@@ -34,6 +35,11 @@ PEERS = {
     "t5 1.1": Peer("T5Config", "T5ForConditionalGeneration", T5 | GATED),
     "llama": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA),
     "llama 3": Peer("LlamaConfig", "LlamaForCausalLM", LLAMA | {"rope_parameters": LLAMA3}),
+    "mistral": Peer("MistralConfig", "MistralForCausalLM", LLAMA | {"sliding_window": 3}),
+    "qwen2": Peer("Qwen2Config", "Qwen2ForCausalLM", LLAMA | SLIDING),
+    "qwen3": Peer("Qwen3Config", "Qwen3ForCausalLM", QWEN3 | SLIDING),
+    "gemma2": Peer("Gemma2Config", "Gemma2ForCausalLM", GEMMA),
+    "gemma3": Peer("Gemma3TextConfig", "Gemma3ForCausalLM", GEMMA3 | {"rope_parameters": TURNS}),
     "marian": Peer("MarianConfig", "MarianMTModel", MARIAN),
 }
 READ = re.compile(r"""config\.([a-z][a-z_0-9]*)\b(?!\()|getattr\([a-z_.]*config[a-z_()]*, "([a-z_0-9]+)\"""")

@@ -20,7 +20,7 @@ from regard.decoding.strategies import Beam, Greedy  # noqa: E402
 from regard.interop.huggingface import read_model  # noqa: E402
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
-GENERATING = ["gpt", "t5", "t5 1.1", "llama", "llama 3", "marian", "mistral", "gemma3"]
+GENERATING = ["gpt", "t5", "t5 1.1", "llama", "llama 3", "marian", "mistral", "gemma3", "opt", "bart"]
 START, PAD, NEVER = 52, 50, 53
 
 

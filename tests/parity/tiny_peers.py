@@ -19,6 +19,10 @@ MARIAN = {"vocab_size": 53, "d_model": 24, "encoder_layers": 2, "decoder_layers"
 MARIAN |= {f"{side}_attention_heads": 3 for side in ("encoder", "decoder")}
 MARIAN |= {f"{side}_ffn_dim": 41 for side in ("encoder", "decoder")}
 MARIAN |= {"max_position_embeddings": 64, "decoder_start_token_id": 52, "eos_token_id": 0, "forced_eos_token_id": None}
+BART = MARIAN | {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+DISTILBERT = {"vocab_size": 53, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 41}
+OPT = {"vocab_size": 53, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "ffn_dim": 41}
+OPT |= {"max_position_embeddings": 64}
 GPT = {"vocab_size": 53, "n_embd": 24, "n_layer": 3, "n_head": 3, "n_positions": 64, "eos_token_id": 0}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 16}
@@ -46,7 +50,7 @@ class Peer:
         model: nn.Module = getattr(transformers, self.model)(config).eval()
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                if "embed_positions" not in name:
+                if "embed_positions" not in name or "Marian" not in self.model:
                     parameter.add_(torch.randn_like(parameter) * 0.2)
             for name, buffer in model.named_buffers():
                 if "final_logits_bias" in name:
@@ -111,6 +115,16 @@ PEERS = {
         "Gemma3ForCausalLM",
         GEMMA3 | {"rope_parameters": dict.fromkeys(TURNS, TURNS["sliding_attention"]), "tie_word_embeddings": False},
     ),
+    "distilbert": Peer("DistilBertConfig", "DistilBertModel", DISTILBERT),
+    "distilbert masked": Peer("DistilBertConfig", "DistilBertForMaskedLM", DISTILBERT | {"activation": "relu"}),
+    "distilbert labels": Peer(
+        "DistilBertConfig", "DistilBertForSequenceClassification", DISTILBERT | {"num_labels": 3}
+    ),
+    "distilbert spans": Peer("DistilBertConfig", "DistilBertForQuestionAnswering", DISTILBERT),
+    "opt": Peer("OPTConfig", "OPTForCausalLM", OPT),
+    "opt untied": Peer("OPTConfig", "OPTForCausalLM", OPT | {"tie_word_embeddings": False}),
+    "bart": Peer("BartConfig", "BartForConditionalGeneration", BART),
+    "bart scaled": Peer("BartConfig", "BartForConditionalGeneration", BART | {"scale_embedding": True}),
     "marian": Peer("MarianConfig", "MarianMTModel", MARIAN),
     "marian swish, scaled": Peer(
         "MarianConfig", "MarianMTModel", MARIAN | {"activation_function": "swish", "scale_embedding": True}
@@ -130,7 +144,7 @@ def our_inputs(peer: Peer, side: str) -> Inputs:
 
 
 def cross(peer: Peer) -> bool:
-    return peer.model.startswith(("T5", "Marian"))
+    return peer.model.startswith(("T5", "Marian", "Bart"))
 
 
 def their_call(peer: Peer, model: nn.Module, side: str) -> Callable[..., Any]:
@@ -140,7 +154,7 @@ def their_call(peer: Peer, model: nn.Module, side: str) -> Callable[..., Any]:
     given: dict[str, Tensor] = {"input_ids": texts.ids, "attention_mask": texts.real.long()}
     if cross(peer):
         given |= {"decoder_input_ids": inputs.tokens.ids, "decoder_attention_mask": inputs.tokens.real.long()}
-    else:
+    elif not peer.model.startswith("DistilBert"):  # which counts columns alone
         places = (texts.real.cumsum(1) - 1).clamp(min=0)
         given["position_ids"] = places + 2 if peer.model.startswith(("Roberta", "Longformer")) else places
     return lambda **more: model(**given, **more, return_dict=True)

@@ -251,13 +251,10 @@ def test_a_role_makes_a_token_special(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tokenizer.model", "spiece.model"])
-def test_a_lone_model_of_pieces_is_refused_with_the_command_that_converts_it(tmp_path, name):
+def test_a_lone_model_of_pieces_that_is_cut_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(b"\x0a\x0e")
-    with pytest.raises(FileError) as caught:
+    with pytest.raises(FileError, match=f"{name} is no SentencePiece model, or is damaged: it ends within field 1"):
         open_pretrained(tmp_path)
-    assert name in caught.value.problem
-    assert "AutoTokenizer.from_pretrained" in caught.value.remedy
-    assert "save_pretrained" in caught.value.remedy
 
 
 def test_marians_files_are_refused(tmp_path):

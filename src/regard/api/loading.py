@@ -11,6 +11,7 @@ from regard.api.model import Model
 from regard.api.purpose import read_decoding, read_purpose
 from regard.devices import dtype_of, in_memory, usable_device
 from regard.errors import FileError
+from regard.interop.hub import located
 from regard.interop.huggingface import is_huggingface
 from regard.interop.loading import open_folder, open_llama2c
 from regard.interop.peft import is_adapter
@@ -31,6 +32,7 @@ def load(
 ) -> Model:
     """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`.
 
+    `owner/name`, where no such folder is there, is fetched from Hugging Face's hub: config, safetensors and tokenizer.
     `auto` is a GPU where there is one, and the precision of the file's weights (else float32 or bfloat16). With
     `adapters`, folders by name, `model.adapters[name]` is the model through that adapter; all share the base's weights.
     """
@@ -47,6 +49,7 @@ def load(
 
 def read_model(folder: Path) -> Model:
     """The same as it is in the file: on the CPU, with weights that can be trained."""
+    folder = located(folder)
     if folder.is_dir() and is_adapter(folder):
         base = read_model(base_folder(folder))
         return Base(base, identity(merge(base.module))).through(folder)

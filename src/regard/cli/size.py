@@ -75,6 +75,10 @@ def _asked(what: str) -> Described:
         family, name = known[_plain(what)]
         return Described(family.config(name))
     path = Path(what)
+    if what.count("/") == 1:
+        from regard.interop.hub import located
+
+        path = located(path, weights=False)
     try:
         folder, file = path.is_dir(), path.is_file()
     except OSError:  # a name that is too long

@@ -25,14 +25,63 @@ from regard.models.network import Network
 
 NO_IDS: Mapping[str, int | None] = MappingProxyType({})
 KIN: Mapping[str, tuple[str, ...]] = {
-    "bert": ("distilbert", "electra", "albert", "mobilebert", "modernbert", "deberta", "deberta-v2", "mpnet", "ernie"),
-    "roberta": ("xlm-roberta", "camembert", "longformer", "xlm", "flaubert", "roformer", "data2vec-text", "xmod"),
-    "gpt2": ("openai-gpt", "gpt_neo", "gptj", "gpt_neox", "gpt_bigcode", "opt", "bloom", "codegen", "falcon", "mpt"),
-    "llama": ("mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "olmo2", "smollm3"),
-    "marian": ("bart", "mbart", "pegasus", "m2m_100", "blenderbot", "blenderbot-small", "fsmt", "led", "nllb-moe"),
+    "bert": ("electra", "albert", "mobilebert", "modernbert", "deberta", "deberta-v2", "mpnet", "ernie"),
+    "roberta": ("xlm-roberta", "camembert", "xlm", "flaubert", "roformer", "data2vec-text", "xmod"),
+    "gpt2": ("openai-gpt", "gpt_neo", "gptj", "gpt_neox", "gpt_bigcode", "bloom", "codegen", "falcon", "mpt"),
+    "llama": ("phi", "phi3", "olmo", "olmo2", "smollm3", "granite", "stablelm", "cohere", "glm"),
+    "mistral": ("mixtral", "ministral", "mistral3"),
+    "qwen2": ("qwen2_moe", "qwen2_vl", "qwen2_5_vl"),
+    "qwen3": ("qwen3_moe", "qwen3_next", "qwen3_vl"),
+    "gemma2": ("gemma", "recurrent_gemma"),
+    "gemma3_text": ("gemma3", "gemma3n", "gemma3n_text"),
+    "bart": ("mbart", "pegasus", "blenderbot", "blenderbot-small", "led", "plbart"),
+    "marian": ("m2m_100", "fsmt", "nllb-moe"),
     "t5": ("mt5", "umt5", "longt5", "switch_transformers", "byt5", "t5gemma", "udop"),
 }
 """Families that are read, and others that are built much like them."""
+LACKING: Mapping[str, str] = MappingProxyType(
+    {
+        "albert": "layers that share their weights",
+        "modernbert": "norms without biases and a first layer without its norm",
+        "deberta": "scores of contents and distances apart",
+        "deberta-v2": "scores of contents and distances apart",
+        "electra": "embeddings narrower than the layers",
+        "mobilebert": "layers that narrow and widen",
+        "mpnet": "T5's distances in an encoder of BERT's kind",
+        "gpt_neox": "attention and feed-forward side by side",
+        "gptj": "attention and feed-forward side by side",
+        "falcon": "attention and feed-forward side by side",
+        "phi": "attention and feed-forward side by side",
+        "cohere": "attention and feed-forward side by side",
+        "codegen": "attention and feed-forward side by side",
+        "gpt_bigcode": "GPT-2 with one key/value head, by names of its own",
+        "bloom": "embeddings that are normalised before ALiBi",
+        "mpt": "ALiBi with norms without biases",
+        "phi3": "queries, keys and values in one matrix, and longrope",
+        "olmo2": "norms behind the sublayers alone",
+        "mixtral": "experts",
+        "qwen2_moe": "experts",
+        "qwen3_moe": "experts",
+        "switch_transformers": "experts",
+        "nllb-moe": "experts",
+        "qwen2_vl": "a tower for images",
+        "qwen2_5_vl": "a tower for images",
+        "qwen3_vl": "a tower for images",
+        "gemma3": "a tower for images; of Gemma 3 the text models are read, gemma3_text",
+        "qwen3_next": "gated delta layers",
+        "recurrent_gemma": "recurrent layers",
+        "gemma": "norms before the sublayers alone, with their weights as offsets",
+        "mamba": "state-space layers",
+        "mamba2": "state-space layers",
+        "rwkv": "recurrent layers",
+        "mbart": "norms before the sublayers beside normalised embeddings",
+        "longt5": "local and transient global attention in an encoder with T5's distances",
+        "led": "Longformer's attention beside a decoder",
+        "vit": "patches of images",
+        "clip": "a tower for images",
+    }
+)
+"""Families that are not read → the part of them that is missing here, where it is known."""
 _REMEDY = "give the folder of a trained model, with config.json and model.safetensors"
 
 
@@ -47,11 +96,13 @@ def family_of(folder: Path) -> Family:
     known = {family.model_type: family for family in FAMILIES.values()}
     if kind is None:
         raise FileError(f"{folder / CONFIG} does not say its model_type", _REMEDY)
-    if not isinstance(kind, str) or kind not in known:
+    kind = str(kind)[:80]
+    if kind not in known:
         read = f"this version reads {', '.join(sorted(known))}"
         kin = next((names for names, kinds in KIN.items() if kind in kinds), None)
         remedy = f"take a {kin} model, which is built much like it: {read}" if kin else read
-        raise FileError(f"{folder / CONFIG} says model_type = {kind!r}, a family that is not known here", remedy)
+        part = f" (it needs {LACKING[kind]})" if kind in LACKING else ""
+        raise FileError(f"{folder / CONFIG} says model_type = {kind!r}, a family that is not known here{part}", remedy)
     return known[kind]
 
 

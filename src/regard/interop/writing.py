@@ -12,6 +12,7 @@ from regard.interop.generation_config import GENERATION, to_generation_config
 from regard.interop.huggingface import fitting_family, write_model
 from regard.interop.sentences import write_sentences
 from regard.models.config import transformer_config
+from regard.models.families import FAMILIES
 from regard.models.lora import merged_state
 from regard.models.network import Network
 from regard.tasks.language_modelling import LanguageModellingTable
@@ -55,9 +56,10 @@ def write_folder(folder: Path, model: Loaded) -> str:
 
 
 def with_segments(module: Network) -> Network:
-    """The same encoder with segments that add nothing, where it tells none apart: every BERT has some."""
+    """The same encoder with segments that add nothing, where it tells none apart: each BERT has some."""
     config = transformer_config(module.config)
-    if config.decodes or config.segments:
+    family = FAMILIES.get(config.family or "")
+    if config.decodes or config.segments or (family is not None and not family.shape.get("segments")):
         return module
     with torch.device("meta"):
         wider = config.model_copy(update={"segments": 2}).build()

@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from regard.text.counting import read_texts, valid_text
 from regard.text.incremental import ByteStream, TextStream
 from regard.text.kept_settings import KEPT, kept_settings, read_kept_settings
 from regard.text.registry import open_tokenizer
+from regard.text.sentencepiece import open_sentencepiece, sentencepiece_in
 from regard.text.special_tokens import Settings, SpecialTokens, read_settings, special_tokens_in
 from regard.text.template import Template, template_of
 from regard.text.tiktoken_backend import Encode, encode_all, fast_encoder
@@ -272,6 +273,7 @@ class PretrainedTokenizer(Tokenizer):
 def open_pretrained(folder: Path) -> PretrainedTokenizer:
     """The tokenizer in a model folder that another library wrote."""
     settings = read_settings(folder)
+    roles: dict[str, int] = {}
     path = folder / "tokenizer.json"
     if path.is_file():
         try:
@@ -279,17 +281,23 @@ def open_pretrained(folder: Path) -> PretrainedTokenizer:
         except InputError as error:
             raise FileError(f"{path}: {error.problem}", "copy it again from where the model came from") from error
     else:
-        _refuse_pieces(folder)
-        engine = open_tokenizer(folder).engine
-        _template_as_roberta(engine, settings)
+        engine, roles = _engine_of(folder, settings)
     vocabulary = engine.get_vocab()
     _make_special(engine, [vocabulary[name] for name in settings.more if name in vocabulary])
     kept = read_kept_settings(folder, engine)
-    return PretrainedTokenizer(engine, special_tokens=settings.special_tokens(vocabulary), settings=kept)
+    special_tokens = settings.special_tokens(vocabulary)
+    said = special_tokens.known()
+    special_tokens = replace(special_tokens, **{role: token for role, token in roles.items() if role not in said})
+    return PretrainedTokenizer(engine, special_tokens=special_tokens, settings=kept)
 
 
 def open_any(path: Path) -> Tokenizer:
-    """The tokenizer at a path: one of Regard's kinds where it is that, else whatever its tokenizer.json describes."""
+    """The tokenizer at a path: one of Regard's kinds where it is that, else whatever its files describe."""
+    if path.suffix == ".model" and os.path.isfile(path):
+        engine, roles = open_sentencepiece(path)
+        return PretrainedTokenizer(engine, special_tokens=SpecialTokens(**roles))
+    if os.path.isdir(path) and not (path / "tokenizer.json").is_file() and sentencepiece_in(path) is not None:
+        return open_pretrained(path)
     try:
         return open_tokenizer(path)
     except FileError as error:
@@ -302,21 +310,21 @@ def open_any(path: Path) -> Tokenizer:
             raise error from None
 
 
-def _refuse_pieces(folder: Path) -> None:
-    """A model of sentencepiece alone is not read."""
-    found = sorted(path for pattern in ("*.model", "*.spm") for path in folder.glob(pattern))
-    if not found or (folder / "merges.txt").is_file():
-        return
-    if found[0].suffix == ".spm":
+def _engine_of(folder: Path, settings: Settings) -> tuple[Engine, dict[str, int]]:
+    """Where there is no tokenizer.json: GPT-2's or BERT's files, or SentencePiece's, which alone names roles."""
+    others = any((folder / name).is_file() for name in ("merges.txt", "vocab.txt"))
+    pieces = None if others else sentencepiece_in(folder)
+    if pieces is not None:
+        return open_sentencepiece(pieces)
+    found = sorted(path.name for path in folder.glob("*.spm"))
+    if found and not others:
         raise FileError(
-            f"{folder} has its tokenizer as {' and '.join(path.name for path in found)} alone",
+            f"{folder} has its tokenizer as {' and '.join(found)} alone",
             "take a copy of the model that has a tokenizer.json, which transformers does not write for this kind",
         )
-    said = f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
-    raise FileError(
-        f"{folder} has its tokenizer as {found[0].name} alone",
-        f'write a tokenizer.json with: python -c "from transformers import AutoTokenizer; {said}"',
-    )
+    engine = open_tokenizer(folder).engine
+    _template_as_roberta(engine, settings)
+    return engine, {}
 
 
 def _template_as_roberta(engine: Engine, settings: Settings) -> None:

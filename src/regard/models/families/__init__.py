@@ -1,7 +1,9 @@
 """Published families of models, each a page of composition over the same parts."""
 
 from regard.models.families import (
+    bart,
     bert,
+    distilbert,
     gemma2,
     gemma3,
     gpt,
@@ -9,6 +11,7 @@ from regard.models.families import (
     longformer,
     marian,
     mistral,
+    opt,
     qwen2,
     qwen3,
     roberta,
@@ -16,7 +19,6 @@ from regard.models.families import (
 )
 from regard.models.families.family import Family
 
-FAMILIES: dict[str, Family] = {
-    page.FAMILY.name: page.FAMILY
-    for page in (bert, roberta, longformer, gpt, t5, llama, marian, mistral, qwen2, qwen3, gemma2, gemma3)
-}
+ENCODERS = (bert, roberta, longformer, distilbert)
+DECODERS = (gpt, opt, llama, mistral, qwen2, qwen3, gemma2, gemma3)
+FAMILIES: dict[str, Family] = {page.FAMILY.name: page.FAMILY for page in (*ENCODERS, *DECODERS, t5, marian, bart)}

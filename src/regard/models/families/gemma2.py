@@ -64,13 +64,12 @@ def cap(hf: Values, key: str, usual: float | None) -> float | None:
     return value
 
 
-def scores(hf: Values, usual: float | None) -> Values:
+def scores(hf: Values) -> Values:
     """What is done to queries, keys and scores in all layers alike."""
     divisor, head_width = number(hf, "query_pre_attn_scalar", 256.0), count(hf, "head_dim", 256)
     if divisor <= 0:
         raise ConfigError(f"query_pre_attn_scalar = {divisor:g} has no root", "copy config.json again")
     return {
-        "softcap": cap(hf, "attn_logit_softcapping", usual),
         "scale": None if divisor == head_width else divisor**-0.5,
         "biases": PROJECTIONS if flag(hf, "attention_bias", False) else None,
     }
@@ -99,7 +98,7 @@ def written(config: TransformerConfig) -> Values:
 
 
 def _from_hf_extra(hf: Values) -> Values:
-    own, sliding = scores(hf, 50.0), window(hf, WINDOW)
+    own, sliding = scores(hf) | {"softcap": cap(hf, "attn_logit_softcapping", 50.0)}, window(hf, WINDOW)
     usual = [FULL if layer % 2 else SLIDING for layer in range(count(hf, "num_hidden_layers", 26))]
     listed = attention(kinds(hf, usual, sliding), {FULL: own, SLIDING: own | {"window": sliding}})
     return shared(hf, 30.0) | {"rotary": read_rope(hf), "attention": listed}

@@ -45,7 +45,7 @@ def _turns(hf: Values) -> tuple[RotaryConfig, RotaryConfig]:
 
 def _from_hf_extra(hf: Values) -> Values:
     far, near = _turns(hf)
-    own, sliding = gemma2.scores(hf, None) | NORMS, window(hf, gemma2.WINDOW)
+    own, sliding = gemma2.scores(hf) | NORMS, window(hf, gemma2.WINDOW)
     every = number(hf, "sliding_window_pattern", 6.0)
     usual = [SLIDING if (layer + 1) % every else FULL for layer in range(count(hf, "num_hidden_layers", 26))]
     around = own | {"window": sliding, "rotary": None if near == far else near}

@@ -35,7 +35,13 @@ def per_layer(config: TransformerConfig) -> list[ExactShape]:
 
 def window(hf: Mapping[str, Any], default: int | None) -> int | None:
     """How many tokens a sliding layer sees, itself among them; None where null is said."""
-    return None if hf.get("sliding_window", default) is None else whole(hf, "sliding_window", default)
+    size = None if hf.get("sliding_window", default) is None else whole(hf, "sliding_window", default)
+    if size == 1:
+        raise ConfigError(
+            "sliding_window = 1 lets a token see itself alone, which transformers does not keep to while it generates",
+            "use a model with a window of 2 or more",
+        )
+    return size
 
 
 def kinds(hf: Mapping[str, Any], usual: Sequence[str], sliding: int | None) -> list[str]:

@@ -40,7 +40,8 @@ NAMES: Names = {
 }
 
 
-def _from_hf_extra(hf: Values) -> Values:
+def from_hf_extra(hf: Values) -> Values:
+    """The activation; as many layers as there are on either side, and heads and inner widths alike on both."""
     for what in ("attention_heads", "ffn_dim"):
         sides = hf.get(f"encoder_{what}"), hf.get(f"decoder_{what}")
         if sides[0] != sides[1]:
@@ -53,7 +54,8 @@ def _from_hf_extra(hf: Values) -> Values:
     }
 
 
-def _to_hf_extra(config: TransformerConfig) -> Values:
+def to_hf_extra(config: TransformerConfig) -> Values:
+    """And back."""
     return {
         "activation_function": hf_activation(config.feedforward),
         "encoder_layers": config.encoder_layers,
@@ -100,6 +102,6 @@ FAMILY = Family(
     },
     dropped=(r"model\.(encoder|decoder)\.embed_positions\.weight",),
     zero=("final_logits_bias",),
-    from_hf_extra=_from_hf_extra,
-    to_hf_extra=_to_hf_extra,
+    from_hf_extra=from_hf_extra,
+    to_hf_extra=to_hf_extra,
 )
