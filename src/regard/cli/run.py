@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Device, Plugin, Precision, decoding
+from regard.cli.options import Adapters, Device, Plugin, Precision, adapters, decoding
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def run(
     special_tokens: Annotated[
         bool, typer.Option("--special-tokens", help="Names of special tokens in the text are these tokens.")
     ] = False,
+    adapter: Adapters = None,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
@@ -58,18 +59,32 @@ def run(
     if stream and (as_json or samples is not None):
         other = "--json" if as_json else "--samples"
         raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
-    loaded = api.load(model, device, precision)
-    if special_tokens:
-        loaded = replace(loaded, tokenizer=loaded.tokenizer.parsing_special_tokens)
+    one = stream or samples is not None or n_best is not None
+    loaded, through = _loaded(api.load(model, device, precision, adapters=adapters(adapter)), special_tokens, one)
     text = _with_context(loaded, text, context)
     given = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
     given |= {"top_k": top_k, "top_p": top_p, "seed": seed, "max_new_tokens": max_new_tokens}
     several = Several(samples, n_best)
-    answering = Answering(_decoding_so(loaded, several.implied(given), n_best), several, as_json)
+    asked = _decoding_so(loaded, several.implied(given), n_best)
+    answering = Answering(asked, several, as_json, {name: _decoding_so(each, given) for name, each in through.items()})
     if text is not None:
         answering.stream(text) if stream else answering.one(text)
     elif not (answering.streamed_lines() if stream else answering.lines()):
         raise typer.Exit(1)
+
+
+def _loaded(model: "Model", special_tokens: bool, one: bool) -> "tuple[Model, dict[str, Model]]":
+    """The model that is asked, through its adapter where one is named, and several by name where each answers."""
+    through = dict(model.adapters)
+    if len(through) > 1 and one:
+        what = f"{len(through)} adapters give an answer each, and --stream, --samples and --n-best are of one"
+        raise InputError(what, "name one adapter")
+    if special_tokens:
+        model, *others = (
+            replace(each, tokenizer=each.tokenizer.parsing_special_tokens) for each in (model, *through.values())
+        )
+        through = dict(zip(through, others, strict=True))
+    return next(iter(through.values()), model), through if len(through) > 1 else {}
 
 
 def _with_context(model: "Model", text: str | None, context: str | None) -> str | None:
@@ -82,7 +97,7 @@ def _with_context(model: "Model", text: str | None, context: str | None) -> str 
     return f"{text}\t{context}"
 
 
-def _decoding_so(model: "Model", given: dict[str, Any], n_best: int | None) -> "Model":
+def _decoding_so(model: "Model", given: dict[str, Any], n_best: int | None = None) -> "Model":
     """The model with the decoding that was asked for, and a seed where it needs one."""
     from regard.cli.answering import with_seed
     from regard.decoding.strategies import Beam
