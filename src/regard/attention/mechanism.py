@@ -52,7 +52,7 @@ class LayerContext:
     ids: Ids | None = None
     """An encoder's tokens themselves, for a mechanism that treats some of them otherwise."""
     query_positions: Positions | None = None
-    """Where the new tokens stand among the keys of a cache with room for them; where absent, behind all that were read."""
+    """Where the new tokens stand among the keys of a cache with room for them; if absent, behind all that were read."""
     _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:
@@ -261,7 +261,7 @@ def read_mechanism(value: Any) -> MechanismShape:
     if name not in MECHANISMS:
         raise ConfigError(
             f"attention {name!r} is unknown",
-            f"{choose(str(name), MECHANISMS)}; one of your own comes by `--plugin FILE.py`, or is registered first",
+            f"{choose(str(name), MECHANISMS)}; one of your own comes by `regard.register_mechanism(Shape)`",
         )
     refuse_foreign_keys(value, name, MECHANISMS)
     return MECHANISMS[name].model_validate(dict(value))
