@@ -179,7 +179,7 @@ RECIPES = {
     ),
     "negative steps": Bad(train("training.steps=-3"), "steps = -3 cannot be used (optimizer steps)"),
     "steps that are no number": Bad(train("training.steps=many"), "steps = 'many' cannot be used"),
-    "memories above one": Bad(train("training.betas=[0.9, 2.0]"), "2.0 cannot be used"),
+    "memories above one": Bad(train("training.optimizer.betas=[0.9, 2.0]"), "2.0 cannot be used"),
     "unknown corpus": Bad(train("data.corpus=dats"), "corpus 'dats' is unknown; did you mean 'dates'"),
     "unknown option": Bad(train("data.options.first_yaer=3"), "has no option 'first_yaer'; did you mean 'first_year'"),
     "short style": Bad(train('data.options.styles=["short"]'), "does not say which number is the day; use full, long"),

@@ -129,9 +129,11 @@ def test_a_file_of_llama2c(call, tmp_path):
 
 
 def test_every_shipped_recipe_has_a_size(call):
-    from regard.tasks.recipe import shipped
+    from regard.tasks.recipe import read_recipe, shipped
 
     for name in shipped().keys() - FAMILIES.keys():  # a family of the same name comes first
+        if read_recipe(name).model.begins_in is not None:  # that is the size of a user's folder
+            continue
         assert asked(call, name)["parameters"]["total"] > 0
 
 

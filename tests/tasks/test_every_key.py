@@ -27,7 +27,8 @@ from regard.tasks.keys import keys
 from regard.tasks.recipe import Recipe, change_recipe, toml_value
 from regard.tasks.task import held_out
 from regard.training.compiling import pays
-from regard.training.optimizers import adamw
+from regard.training.optimizer_table import OPTIMIZERS
+from regard.training.optimizers import optimizer_of
 from regard.training.precision import autocast
 from regard.training.schedules import factor
 from regard.training.updater import backward
@@ -94,6 +95,16 @@ BASES: dict[str, dict[str, Any]] = {
         for name in ("seq2seq", "bahdanau", "luong")
     },
 }
+BASES["adapter"] = BASES["classification"] | {
+    "tokenizer": {},
+    "model": {"from": "begun", "adapter": {"rank": 2, "targets": ["query", "up"]}},
+}
+for optimizer in OPTIMIZERS.keys() - {"adamw"}:
+    tokenizer = {"kind": "wordpiece", "size": 50}
+    BASES[optimizer] = BASES["classification"] | {
+        "tokenizer": tokenizer,
+        "training": {"optimizer": {"name": optimizer}},
+    }
 ATTENDING: dict[str, str] = {}
 """Bases that are there for the keys of one mechanism, with its name."""
 for mechanism, shape in MECHANISMS.items():
@@ -138,7 +149,11 @@ OTHERS: dict[str, list[Any]] = {
     "tokenizer.sample": [3],
     "model.relative_distance": [6],
     "training.batch_tokens": [60],
-    "training.betas": [[0.5, 0.7]],
+    "training.optimizer.betas": [[0.5, 0.7]],
+    "training.layer_decay": [0.5],
+    "training.rates": [{"output": 3.0}, {"embedding": 3.0}],
+    "training.freeze": [["embedding"]],
+    "model.adapter.targets": [["query"]],
     "training.precision": ["bfloat16"],
     "training.device": ["cuda", "meta"],
     "training.metric": ["exact_match", "accuracy", "perplexity", "f1"],
@@ -164,6 +179,11 @@ def folder(tmp_path_factory) -> Path:
     (found / "labels.tsv").write_text("".join(f"{word} is good\tyes\n{word} is bad\tno\n" for word in WORDS))
     asked = [{"question": f"how {word}?", "context": f"it is {word}.", "answer": word} for word in WORDS]
     (found / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+    plain = BASES["masked"] | {
+        "training": TRAINING | {"steps": 1},
+        "data": {"train": str(found / "text.txt"), "window": 9},
+    }
+    regard.train(Recipe.model_validate(plain), found / "begun", progress=False)
     (found / "vectors.txt").write_text("1 12\n" + "a " + " ".join("0.5" for _ in range(12)) + "\n")
     return found
 
@@ -207,7 +227,8 @@ def built(recipe: Recipe) -> str:
     backward(data.trainable, batches[: plan.accumulate], plan)
     gradients = [one.grad for one in module.parameters() if one.grad is not None]
     groups = [
-        {key: value for key, value in group.items() if key != "params"} for group in adamw(module, plan).param_groups
+        {key: value for key, value in group.items() if key != "params"}
+        for group in optimizer_of(module, plan).param_groups
     ]
     rates = [
         factor(plan.schedule, step, warmup=plan.warmup, steps=plan.steps, floor=plan.min_rate_ratio)
@@ -296,7 +317,8 @@ def cases() -> list[Any]:
     found, seen = [], set()
     for name, values in BASES.items():
         task, network = values["task"], values["model"].get("name", "transformer")
-        members = {"task": task, "model": network}
+        members = {"task": task, "model": "checkpoint" if "from" in values["model"] else network}
+        members["training.optimizer"] = values.get("training", {}).get("optimizer", {"name": "adamw"})["name"]
         for key in keys():
             table, _, rest = key.table.partition(": ")
             member, _, inner = rest.partition(".")

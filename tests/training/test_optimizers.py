@@ -6,6 +6,7 @@ from torch import nn
 
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from regard.training.optimizer_table import AdamWTable
 from regard.training.optimizers import adamw
 from regard.training.plan import TrainingPlan
 
@@ -58,7 +59,7 @@ def test_of_a_transformer_every_parameter_is_in_one_group_and_linear_matrices_al
 
 
 def test_steps_are_adamws_algorithm_written_out():
-    plan = TrainingPlan(learning_rate=0.03, weight_decay=0.5, betas=(0.75, 0.875))
+    plan = TrainingPlan(learning_rate=0.03, weight_decay=0.5, optimizer=AdamWTable(betas=(0.75, 0.875)))
     module = Small().double()
     optimizer = adamw(module, plan)
     decays = decay_of(module)

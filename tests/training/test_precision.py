@@ -50,5 +50,6 @@ def test_a_run_says_what_auto_chose_and_equals_one_that_asked_for_it(tmp_path, m
 def test_what_may_be_changed_on_resume_is_in_the_plan_and_what_the_state_depends_on_may_not():
     keys = {f"training.{key}" for key in TrainingPlan.model_fields}
     assert keys > CHANGEABLE
-    depended_on = {"batch_tokens", "accumulate", "seed", "betas", "average", "metric", "metric_examples"}
+    depended_on = {"batch_tokens", "accumulate", "seed", "average", "metric", "metric_examples"}
+    depended_on |= {"optimizer", "layer_decay", "rates", "freeze"}
     assert keys - CHANGEABLE == {f"training.{key}" for key in depended_on}

@@ -17,7 +17,7 @@ from regard.api.loading import read_model
 from regard.errors import ConfigError
 from regard.interop import peft
 from regard.models.adapter_table import AdapterTable
-from regard.models.lora import adapted, attach, identity, learnt, merge
+from regard.models.lora import adapted, attach, identity, learnt, merge, new_beside
 from regard.models.network import Checkpoint, Network, NetworkConfig
 from regard.tasks.task import Task
 from regard.text.tokenizer import Tokenizer
@@ -64,16 +64,12 @@ def begin_from(shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> B
     digest = None if shape.adapter is None else identity(base)
     fresh = config.build()
     old, new = base.float().state_dict(), fresh.state_dict()
-    anew = config.outputs != base.config.outputs or config.labels != base.config.labels
-    kept = {
-        name: tensor
-        for name, tensor in old.items()
-        if name in new and new[name].shape == tensor.shape and not (anew and name.startswith("output."))
-    }
+    anew = new_beside(fresh, base)
+    kept = {name: tensor for name, tensor in old.items() if name in new and name not in anew}
     fresh.load_state_dict({**new, **kept})
     said = [_told(shape.folder, kept, [*new], [*old])]
     if shape.adapter is not None:
-        attach(fresh, shape.adapter, {name for name in new if name not in kept})
+        attach(fresh, shape.adapter, anew)
         said.append(_beside(fresh, shape.adapter))
     return Begun(fresh, tokenizer, said, digest)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from regard.api.training import prepare
 from regard.data.stream import Countable, Position
@@ -40,6 +42,10 @@ class Preview:
     seconds: float
     """For all steps with their validations by the loss, if nothing ends it earlier."""
     amount: str
+    learnt: int = 0
+    """How many of the parameters learn."""
+    bytes_held: int = 0
+    """Of the weights, and of what learns the gradients and the optimizer's memory."""
     said: list[str] = field(default_factory=list)
 
     def record(self) -> dict[str, object]:
@@ -59,7 +65,9 @@ class Preview:
         return [
             *self.said,
             self.amount,
-            f"{self.parameters:,} parameters, a vocabulary of {self.vocabulary:,}",
+            f"{self.parameters:,} parameters, {self.learnt:,} of which learn, a vocabulary of {self.vocabulary:,}",
+            f"{self.bytes_held / 2**20:,.1f} MiB of weights, gradients and the optimizer's memory; "
+            "what a batch leaves for its backward pass comes on top",
             f"{steps}; {plan.steps:,} steps{epochs}",
             f"on {self.device} in {self.precision}",
             f"about {_duration(self.seconds)}: {self.seconds_per_step:.3g} s a step{uncompiled}{early}",
@@ -78,14 +86,9 @@ def preview(
     batches, valid = made.training_data.batches, made.training_data.validation
     per_epoch = batches.batches_per_epoch() if isinstance(batches, Countable) else None
     device = next(made.module.parameters()).device
-    step = _seconds_a_step(
-        Updater(
-            made.training_data.trainable,
-            optimizer_of(made.module, plan.training),
-            plan.training,
-            batches.start(Position()),
-        )
-    )
+    optimizer = optimizer_of(made.module, plan.training)
+    updater = Updater(made.training_data.trainable, optimizer, plan.training, batches.start(Position()))
+    step = _seconds_a_step(updater)
     validations = -(-plan.training.steps // plan.training.evaluate_every)
     made.module.eval()
     with torch.no_grad(), autocast(plan.training, device):
@@ -105,8 +108,21 @@ def preview(
         step,
         step * plan.training.steps + validation * validations,
         made.training_data.summary,
+        sum(one.numel() for one in _learning(made.module)),
+        _bytes_held(made.module, optimizer),
         [*found, *made.said],
     )
+
+
+def _learning(module: nn.Module) -> list[Tensor]:
+    return [one for one in module.parameters() if one.requires_grad]
+
+
+def _bytes_held(module: nn.Module, optimizer: Optimizer) -> int:
+    """All weights, the gradients of those that learn, and what the optimizer remembers of them once it has stepped."""
+    state = optimizer.state_dict()["state"]
+    memory = [one for parts in state.values() for one in parts.values() if isinstance(one, Tensor)]
+    return sum(one.numel() * one.element_size() for one in (*module.parameters(), *_learning(module), *memory))
 
 
 def _seconds_a_step(updater: Updater) -> float:

@@ -2,7 +2,8 @@
 
 import secrets
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.options import where
@@ -53,6 +54,8 @@ class Answering:
     model: "Model"
     several: Several
     as_json: bool
+    through: "Mapping[str, Model]" = field(default_factory=dict)
+    """Several adapters by name, each of which answers; the model is the first of them."""
     answered: int = 0
     """Texts before, so that each draws numbers of its own."""
 
@@ -68,7 +71,7 @@ class Answering:
                 number += 1
                 if isinstance(found, InputError):
                     good = False
-                    complain_of_line(number, found, self.as_json, self.several.count)
+                    complain_of_line(number, found, self.as_json, max(self.several.count, len(self.through)))
                 else:
                     self._print(text_of(line), found)
         return good
@@ -97,7 +100,8 @@ class Answering:
         for line in group:
             try:
                 text = text_of(line)
-                self.model.check(text)
+                for model in (self.model, *self.through.values()):
+                    model.check(text)
                 found.append(text)
             except InputError as error:
                 found.append(error)
@@ -122,6 +126,9 @@ class Answering:
         """As many answers to each text as were asked for."""
         from regard.decoding.strategies import Sample
 
+        if self.through:
+            each = [model.answers(texts) for model in self.through.values()]
+            return [[answers[place] for answers in each] for place in range(len(texts))]
         count = self.several.count
         if self.several.n_best is not None:
             return self.model.n_best(texts, count)
@@ -132,10 +139,13 @@ class Answering:
 
     def _print(self, text: str, answers: "list[Answer]") -> None:
         if not self.as_json:
-            print(*(answer.text for answer in answers), sep="\n", flush=True)
+            names = [f"{name}\t" for name in self.through] or [""] * len(answers)
+            print(*(name + answer.text for name, answer in zip(names, answers, strict=True)), sep="\n", flush=True)
             return
         records = [answer.record for answer in answers]
         found = records[0] if self.several.key is None else {self.several.key: records}
+        if self.through:
+            found = {"adapters": dict(zip(self.through, records, strict=True))}
         seed = {} if self.model.decoding.seed is None else {"seed": self.model.decoding.seed}
         print(to_json({"input": text, **found, **seed, **where(self.model)}), flush=True)
 

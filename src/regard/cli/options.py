@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.errors import InputError
+
 if TYPE_CHECKING:
     from regard.api import Model
 
@@ -33,6 +35,29 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda; auto: 
 Precision = Annotated[
     str, typer.Option("--precision", help="auto, float32 or bfloat16; auto: that of the file's weights.")
 ]
+
+
+Adapters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter",
+        metavar="NAME=FOLDER",
+        help="Answer through this adapter of the model, which is its base; several may be named, and each answers.",
+    ),
+]
+
+
+def adapters(given: list[str] | None) -> dict[str, str]:
+    """Folders by name of `--adapter NAME=FOLDER`."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        name, equals, folder = one.partition("=")
+        if not (name and equals and folder):
+            raise InputError(f"--adapter {one} does not name an adapter", "write it as --adapter NAME=FOLDER")
+        if name in found:
+            raise InputError(f"two adapters are named {name!r}", "give each a name of its own")
+        found[name] = folder
+    return found
 
 
 def where(model: "Model") -> dict[str, str]:

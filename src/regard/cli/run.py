@@ -9,7 +9,7 @@ import typer
 from regard.cli import decoding_options as options
 from regard.cli.answering import Answering, Several, with_seed
 from regard.cli.look import refuse_existing
-from regard.cli.options import Device, Plugin, Precision
+from regard.cli.options import Adapters, Device, Plugin, Precision, adapters
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,17 +54,27 @@ class Asked:
     def answer(self, model: "Model", text: str | None, context: str | None) -> None:
         """Ask and print."""
         text = _with_context(model, text, context)
-        model = self._decoding_so(model)
+        through = {name: self._decoding_so(each) for name, each in model.adapters.items()}
+        self._check_adapters(len(through))
+        model = next(iter(through.values()), None) or self._decoding_so(model)
         if self.explain and text is not None:
             from regard.cli.explaining import show
 
             show(model, text, self.to, self.as_json)
             return
-        answering = Answering(model, self.several, self.as_json)
+        answering = Answering(model, self.several, self.as_json, through if len(through) > 1 else {})
         if text is not None:
             answering.stream(text) if self.stream else answering.one(text)
         elif not (answering.streamed_lines() if self.stream else answering.lines()):
             raise typer.Exit(1)
+
+    def _check_adapters(self, adapters: int) -> None:
+        one = self.stream or self.explain or self.several.key is not None
+        if adapters > 1 and one:
+            what = (
+                f"{adapters} adapters give an answer each, and --stream, --explain, --samples and --n-best are of one"
+            )
+            raise InputError(what, "name one adapter")
 
     def _decoding_so(self, model: "Model") -> "Model":
         """The model with the decoding that was asked for, and a seed where it needs one."""
@@ -111,6 +121,7 @@ def run(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --to write over a file that is there.")] = False,
     special_tokens: Special = False,
+    adapter: Adapters = None,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
@@ -131,7 +142,19 @@ def run(
     given |= {"must_contain": must_contain, "must_not_contain": must_not_contain}
     asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force)
     asked.check(text)
-    asked.answer(_loaded(model, device, precision, special_tokens), text, context)
+    from regard import api
+
+    asked.answer(
+        _special(api.load(model, device, precision, adapters=adapters(adapter)), special_tokens), text, context
+    )
+
+
+def _special(model: "Model", special_tokens: bool) -> "Model":
+    """The model, and itself through its adapters, with a tokenizer that reads names of special tokens as these."""
+    if not special_tokens:
+        return model
+    through = {name: _special(each, True) for name, each in model.adapters.items()}
+    return replace(model, tokenizer=model.tokenizer.parsing_special_tokens, adapters=through)
 
 
 def _with_context(model: "Model", text: str | None, context: str | None) -> str | None:
@@ -142,10 +165,3 @@ def _with_context(model: "Model", text: str | None, context: str | None) -> str 
         what = "without a question" if text is None else f"on task {model.task.name!r}"
         raise InputError(f"--context has no effect {what}", "give both to a model that answers questions")
     return f"{text}\t{context}"
-
-
-def _loaded(folder: Path, device: str, precision: str, special_tokens: bool) -> "Model":
-    from regard import api
-
-    model = api.load(folder, device, precision)
-    return replace(model, tokenizer=model.tokenizer.parsing_special_tokens) if special_tokens else model

@@ -1,7 +1,7 @@
 """`regard size`: parameters, memory and work of a model, counted without building it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ from regard.files import read_json
 
 if TYPE_CHECKING:
     from regard.models.network import NetworkConfig
-    from regard.models.size import Memory, Size
+    from regard.models.size import Beside, Memory, Size
     from regard.tasks.recipe import Recipe
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -47,7 +47,7 @@ def size(
             typer.echo("\n".join(_overview(sizes)))
         return
     asked = _asked(what)
-    found = size_of(asked.config, context or asked.window)
+    found = size_of(asked.config, context or asked.window, asked.adapter)
     if as_json:
         vocabulary = {"vocabulary_at_most" if asked.at_most else "vocabulary": asked.config.vocabulary}
         typer.echo(to_json({"name": what, **vocabulary, **_record(found)}))
@@ -64,6 +64,8 @@ class Described:
     """Tokens read at once, where a recipe says."""
     at_most: bool = False
     """Whether the vocabulary may be smaller: a tokenizer that is not learnt yet has no more than its recipe says."""
+    adapter: "Beside | None" = None
+    """With adapters, what they stand beside."""
 
 
 def _asked(what: str) -> Described:
@@ -100,6 +102,7 @@ def _plain(name: str) -> str:
 def _of_folder(folder: Path) -> Described:
     """From config.json; of the weights only the names are read."""
     from regard.interop.huggingface import is_huggingface, read_config
+    from regard.interop.peft import is_adapter
     from regard.interop.tensors import opened
     from regard.models.checkpoint import CONFIG, read_own_config
     from regard.tasks.recipe import parse_recipe, read_recipe
@@ -108,7 +111,10 @@ def _of_folder(folder: Path) -> Described:
     if not is_huggingface(folder):
         config = read_own_config(folder)
         tables = parse_recipe(str(folder / "recipe.toml")) if (folder / "recipe.toml").is_file() else {}
-        return Described(config, _window(read_recipe(str(folder / "recipe.toml"))) if "training" in tables else None)
+        recipe = read_recipe(str(folder / "recipe.toml")) if "training" in tables else None
+        if recipe is not None and is_adapter(folder):
+            return replace(_fine_tuned(recipe), config=config)
+        return Described(config, None if recipe is None else _window(recipe))
     if not any(folder.glob("*.safetensors")):
         return Described(read_config(folder))
     with opened(folder) as tensors:
@@ -121,9 +127,26 @@ def _of_recipe(name: str, sizes: list[str]) -> Described:
     if not name.endswith(".toml") and name not in shipped():
         raise InputError(f"{name!r} is no family, size, recipe or model folder", choose(name, [*sizes, *shipped()]))
     recipe = read_recipe(name)
+    if recipe.model.begins_in is not None:
+        return _fine_tuned(recipe)
     labels = ("0", "1") if recipe.model.outputs == "labels" else ()  # how many there are is in the data
     config = recipe.model.built_for(recipe.tokenizer.size, labels)
     return Described(config, _window(recipe), at_most=True)
+
+
+def _fine_tuned(recipe: "Recipe") -> Described:
+    """The network of the folder it begins in, with the head that its task needs."""
+    from regard.models.network import Checkpoint
+    from regard.models.size import Beside
+    from regard.tasks.task import task_of
+
+    assert isinstance(recipe.model, Checkpoint)
+    base, outputs = _of_folder(Path(recipe.model.folder)).config, task_of(recipe.task).needs.outputs
+    config = (
+        base if base.outputs in outputs else base.with_head(outputs[0], ("0", "1") if outputs[0] == "labels" else ())
+    )
+    adapter = recipe.model.adapter and Beside(recipe.model.adapter, base)
+    return Described(config, _window(recipe), adapter=adapter or None)
 
 
 def _window(recipe: "Recipe") -> int | None:
@@ -137,6 +160,7 @@ def _window(recipe: "Recipe") -> int | None:
 def _record(size: "Size") -> dict[str, Any]:
     """For programs: plain numbers, memory in bytes."""
     counts = {**size.parts, "total": size.parameters}
+    counts |= {} if size.learnt == size.parameters else {"learn": size.learnt}
     memory = {name: vars(one) for name in _MEMORY if (one := getattr(size, name)) is not None}
     work = {"forward": size.work.forward, "training": size.work.training}
     return {"context": size.context, "parameters": counts, "bytes": memory, "flops_per_token": work}
@@ -160,6 +184,8 @@ def _page(name: str, size: "Size", *, at_most: bool) -> list[str]:
     rows += [
         (f"  {part}", f"{count:,}", f"{100 * count / size.parameters:.1f} %") for part, count in size.parts.items()
     ]
+    if size.learnt != size.parameters:
+        rows.append(("  of these learn", f"{size.learnt:,}", f"{100 * size.learnt / size.parameters:.1f} %"))
     rows += [("", "", ""), ("to run", "float32", "bfloat16"), _memory("  weights", size.weights)]
     if size.cache.float32:
         tokens = " + ".join([f"{size.context:,}"] * size.estimates.cached_texts)

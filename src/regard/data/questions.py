@@ -9,9 +9,11 @@ answer both targets are the first place, as in Devlin et al. (2018, §4.3).
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from regard.data.batching import Batch, Inputs, Padded
 from regard.data.objectives import Example, Objective
@@ -23,6 +25,8 @@ from regard.text.counting import read_texts
 ASKED = ("question", "context", "answer")
 LONGEST_QUESTION = 64
 """Tokens of a question that are read."""
+PASSAGES = 2**15
+"""That are kept as tokens: several questions ask about each."""
 
 
 class Question(NamedTuple):
@@ -125,6 +129,8 @@ class SpanFinding(Objective):
     """A question and a passage in, two places out."""
 
     window: int = 256
+    passages: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False, compare=False)
+    """Those that were read."""
 
     def encode(self, pairs: Sequence[Any]) -> list[Example]:
         """The windows of all questions."""
@@ -134,7 +140,7 @@ class SpanFinding(Objective):
         """The windows of one passage, overlapping by a third."""
         token = self.tokenizer
         question = token.encode(asked.question)[:LONGEST_QUESTION]
-        passage, offsets = token.encode(asked.context), token.offsets(asked.context)
+        passage, offsets = self._passage(asked.context)
         room = self.window - token.added(pair=True) - len(question)
         if room < 1:
             raise ConfigError(
@@ -145,6 +151,16 @@ class SpanFinding(Objective):
         step = max(1, room - room // 3)
         starts = range(0, max(len(passage) - room, 0) + step, step)
         return [self._window(question, passage, offsets, slice(one, one + room), answer) for one in starts]
+
+    def _passage(self, context: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """A passage's tokens and the characters they are; one that was asked about before is not read again."""
+        kept = self.passages.get(context)
+        if kept is None:
+            if len(self.passages) >= PASSAGES:
+                self.passages.clear()
+            offsets = np.array(self.tokenizer.offsets(context), dtype=np.int32).reshape(-1, 2)
+            kept = self.passages[context] = np.array(self.tokenizer.encode(context), dtype=np.int32), offsets
+        return kept[0].tolist(), [(start, end) for start, end in kept[1].tolist()]
 
     def _window(
         self,

@@ -61,7 +61,7 @@ def beside(network: Network, config: NetworkConfig) -> tuple[Network, set[str]]:
     The tables of parameters are one and the same, so that a packed layout is shared too. Heads of other answers share
     nothing: of these, the parameters are on the device `meta` until they are given.
     """
-    anew = config.outputs != network.config.outputs or config.labels != network.config.labels
+    anew = heads_differ(config, network.config)
     with torch.device("meta"):
         twin = config.build()
     known, lacking = dict(network.named_modules()), set()
@@ -74,6 +74,19 @@ def beside(network: Network, config: NetworkConfig) -> tuple[Network, set[str]]:
         for table in ("_parameters", "_buffers", *(("packed",) if "packed" in other.__dict__ else ())):
             part.__dict__[table] = other.__dict__[table]
     return twin.eval(), lacking
+
+
+def new_beside(network: Network, base: Network) -> set[str]:
+    """The parameters that a network does not take from a base: heads of other answers, and what the base has not."""
+    known = {name: one.shape for name, one in base.named_parameters()}
+    anew = heads_differ(network.config, base.config)
+    named = network.named_parameters()
+    return {name for name, one in named if known.get(name) != one.shape or (anew and name.startswith("output."))}
+
+
+def heads_differ(config: NetworkConfig, other: NetworkConfig) -> bool:
+    """Whether one gives other answers than the other."""
+    return config.outputs != other.outputs or config.labels != other.labels
 
 
 def merged_state(network: nn.Module) -> dict[str, Tensor]:

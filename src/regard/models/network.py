@@ -130,6 +130,11 @@ class Checkpoint(NetworkShape):
     def _absolute_folder(cls, value: str) -> str:
         return os.path.abspath(os.path.expanduser(value))
 
+    @field_validator("adapter", mode="before")
+    @classmethod
+    def _kind_alone(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
     @property
     def begins_in(self) -> str | None:
         return self.folder

@@ -4,9 +4,9 @@ Parameters are those of the model itself, built without memory (`torch.device("m
 output has none of its own. The cache, the activations and the work are what the network says of itself
 (`Network.estimates`); what it does not say is not guessed. The rest follows:
 
-training     for each parameter itself, its gradient and AdamW's two moments, all in float32; in mixed precision the
-             matrices once more in bfloat16, and activations in half the bytes; three times the work, since the
-             backward pass multiplies twice
+training     for each parameter itself, and for each that learns its gradient and AdamW's two moments, all in float32;
+             in mixed precision the matrices once more in bfloat16, and activations in half the bytes; three times
+             the work, since the backward pass multiplies twice
 
 An estimate, where it is one, leaves out what is small or comes and goes: dropout's masks, buffers of the kernels.
 """
@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from regard.models.adapter_table import AdapterTable
 from regard.models.estimates import Estimates
+from regard.models.lora import attach, new_beside
 from regard.models.network import NetworkConfig
 
 FLOAT32, BFLOAT16 = 4, 2
@@ -55,6 +57,8 @@ class Size:
     matrices: int
     """Parameters that vectors are multiplied by: what mixed precision has a second copy of."""
     estimates: Estimates
+    learnt: int
+    """How many of its parameters learn: with an adapter, only those beside the base and a head that is new."""
 
     @property
     def parameters(self) -> int:
@@ -88,13 +92,13 @@ class Size:
 
     @property
     def gradients(self) -> Memory:
-        """To train: a number for each parameter."""
-        return Memory(self.weights.float32, self.weights.float32)
+        """To train: a number for each parameter that learns."""
+        return Memory(FLOAT32 * self.learnt, FLOAT32 * self.learnt)
 
     @property
     def moments(self) -> Memory:
-        """To train: AdamW's two numbers for each parameter."""
-        return Memory(2 * self.weights.float32, 2 * self.weights.float32)
+        """To train: AdamW's two numbers for each parameter that learns."""
+        return Memory(2 * FLOAT32 * self.learnt, 2 * FLOAT32 * self.learnt)
 
     @property
     def state(self) -> Memory:
@@ -108,19 +112,31 @@ class Size:
         return None if self.estimates.kept is None else _memory(self.estimates.kept)
 
 
-def size_of(config: NetworkConfig, context: int | None = None) -> Size:
+@dataclass(frozen=True)
+class Beside:
+    """Adapters beside a base: which, and what the base of this config is, whose head may be another."""
+
+    table: AdapterTable
+    base: NetworkConfig
+
+
+def size_of(config: NetworkConfig, context: int | None = None, adapter: Beside | None = None) -> Size:
     """What the model of this config takes, for texts of `context` tokens; of those it is made for if absent."""
     context = config.made_for if context is None else context
     with torch.device("meta"):
         model = config.build()
+        base = None if adapter is None else adapter.base.build()
     estimates = model.estimates(context)
+    if adapter is not None and base is not None:
+        attach(model, adapter.table, new_beside(model, base))
     parts, matrices = dict.fromkeys(model.parts, 0), estimates.tied
     for name, parameter in model.named_parameters():
-        part = model.part(name)
+        part = "adapters" if ".adapter." in name else model.part(name)
         parts[part] = parts.get(part, 0) + parameter.numel()
         looked_up = part == "embedding" or isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
         matrices += parameter.numel() if parameter.dim() >= 2 and not looked_up else 0
-    return Size(config, context, parts, matrices, estimates)
+    count = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    return Size(config, context, parts, matrices, estimates, count)
 
 
 def _memory(numbers: int) -> Memory:

@@ -62,12 +62,20 @@ def _keys(table: str, model: type[Config]) -> Iterator[Key]:
             inner += [(f"{table}.{name}: {member}", one) for member, one in several]
         elif name == "name" and ": " in table.partition(": ")[2]:
             continue  # of a member of a union inside a table, which the table's own name says
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Config):
-            inner.append((f"{table}.{name}", field.annotation))
+        elif (inside := _table(field.annotation)) is not None:
+            inner.append((f"{table}.{name}", inside))
         elif not field.exclude:
             yield Key(table, field.alias or name, _kind(field.annotation), _default(field), field.description or "")
     for name, other in inner:
         yield from _keys(name, other)
+
+
+def _table(annotation: Any) -> type[Config] | None:
+    """The class of a table inside a table, which may be absent."""
+    for one in (annotation, *(get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ())):
+        if isinstance(one, type) and issubclass(one, Config):
+            return one
+    return None
 
 
 def _default(field: FieldInfo) -> Any:
@@ -115,8 +123,8 @@ def _explained(table: str, model: type[Config], values: dict[str, Any]) -> list[
         if key in model.unions and isinstance(value, dict):
             member = model.unions[key][value["name"]]
             inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", member, value)]
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Config):
-            inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", field.annotation, value)]
+        elif (inside := _table(field.annotation)) is not None and value is not None:
+            inner += ["", f"# {meaning}", *_explained(f"{table}.{name}", inside, value)]
         else:
             lines.append(
                 f"# {name} is absent: {meaning}" if value is None else f"{name} = {toml_value(value)}  # {meaning}"

@@ -40,6 +40,8 @@ from regard.training.losses import SpanPrediction
 
 LONGEST_ANSWER = 30
 """Tokens of an answer."""
+TOGETHER = 256
+"""Questions measured side by side."""
 
 
 @dataclass(frozen=True)
@@ -114,22 +116,24 @@ class QuestionAnswering(Task[Splits[Question]]):
     ) -> list[Answer]:
         """The part of the passage, its score, and its characters from and to."""
         refuse_decoding(self.name, strategy, max_new_tokens)
-        return [self._answer(model, Question(*split_question(text))) for text in texts]
+        return self._answers(model, [Question(*split_question(text)) for text in texts])
 
     @torch.no_grad()
-    def _answer(self, model: Loaded, asked: Question) -> Answer:
-        how = _finding(model.data, model.module, model.tokenizer)
+    def _answers(self, model: Loaded, asked: Sequence[Question], how: SpanFinding | None = None) -> list[Answer]:
+        """The windows of all questions side by side, and for each question the best of its own."""
+        how = how or _finding(model.data, model.module, model.tokenizer)
         device = model.module.device
-        found = []
-        for rows in by_length(how.windows(asked), how, max(MEASURED, how.window)):
-            logits: Tensor = model.module(how.batch(rows).inputs.to(device))
-            found += [
-                best_span(one, row) for one, row in zip(logits, rows, strict=True) if isinstance(row, SpanExample)
-            ]
-        best = max(found, key=lambda one: one.score)
-        start, end = without_blanks(asked.context, best.start, best.end)
-        text = asked.context[start:end]
-        return Answer(text, text, {"output": text, "score": best.score, "start": start, "end": end})
+        windows = [how.windows(question) for question in asked]
+        found: dict[int, Found] = {}
+        for rows in by_length([one for own in windows for one in own], how, max(MEASURED, how.window)):
+            logits: Tensor = model.module(how.batch(rows).inputs.to(device)).cpu()
+            for one, row in zip(logits, rows, strict=True):
+                assert isinstance(row, SpanExample)
+                found[id(row)] = best_span(one, row)
+        return [
+            _answer(question, max((found[id(one)] for one in own), key=lambda one: one.score))
+            for question, own in zip(asked, windows, strict=True)
+        ]
 
     def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[Question]:
         """The questions of one file."""
@@ -143,9 +147,10 @@ class QuestionAnswering(Task[Splits[Question]]):
         questions: Sequence[Question] = examples
         if not questions:
             raise InputError("there are no questions to measure on", "give a file, or test data in the recipe")
-        said = []
-        for question in questions:
-            said.append(self._answer(model, question).text)
+        finding = _finding(model.data, model.module, model.tokenizer)
+        said: list[str] = []
+        for first in range(0, len(questions), TOGETHER):
+            said += [one.text for one in self._answers(model, questions[first : first + TOGETHER], finding)]
             how.progress(len(said), len(questions))
         wanted = [[answer for answer, _ in question.answers] for question in questions]
         pairs = list(zip(said, wanted, strict=True))
@@ -153,6 +158,13 @@ class QuestionAnswering(Task[Splits[Question]]):
             "exact_match": sum(same_answer(*pair) for pair in pairs) / len(pairs),
             "f1": sum(overlap(*pair) for pair in pairs) / len(pairs),
         }
+
+
+def _answer(asked: Question, best: Found) -> Answer:
+    """The passage's part, its score, and its characters from and to."""
+    start, end = without_blanks(asked.context, best.start, best.end)
+    text = asked.context[start:end]
+    return Answer(text, text, {"output": text, "score": best.score, "start": start, "end": end})
 
 
 def _finding(data: DataTable | None, module: Network, tokenizer: Tokenizer) -> SpanFinding:

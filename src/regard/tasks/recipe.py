@@ -43,7 +43,7 @@ class TokenizerTable(Config):
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 """A key of TOML that needs no quotes."""
-MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name"}
+MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name", "adapter": "kind"}
 """What a string in place of a table means."""
 UNIONS: dict[str, Callable[[Mapping[str, Any]], Config]] = {"task": read_task, "model": read_shape}
 """Tables that are of one class or another, by the name in them."""
@@ -322,6 +322,10 @@ and few of them (Devlin et al. 2018, §A.3)."""
 
 def begin_from(values: dict[str, Any], folder: Any) -> None:
     """Let a recipe begin in a folder: network and tokenizer are the folder's, the steps those of fine-tuning."""
+    before = values.get("model")
+    if isinstance(before, dict) and "from" in before:
+        before["from"] = folder  # it is a recipe for fine-tuning already
+        return
     values["model"] = {"from": folder}
     values.pop("tokenizer", None)
     training = values.get("training", {})

@@ -38,7 +38,11 @@ def muon(module: nn.Module, plan: TrainingPlan) -> Optimizer:
     found: list[Optimizer] = []
     if matrices:
         rate = plan.learning_rate
-        found.append(torch.optim.Muon(matrices, lr=rate, momentum=momentum, adjust_lr_fn="match_rms_adamw"))
+        own = torch.optim.Muon(matrices, lr=rate, momentum=momentum, adjust_lr_fn="match_rms_adamw")
+        for group in matrices:
+            for one in group["params"]:  # laid out as a state that is read again: a gradient's layout rounds otherwise
+                own.state[one]["momentum_buffer"] = torch.zeros_like(one, memory_format=torch.contiguous_format)
+        found.append(own)
     if others:
         found.append(_adamw(others, plan))
     return Several(found)
@@ -66,7 +70,10 @@ class Several(Optimizer):
 
     def __init__(self, optimizers: list[Optimizer]) -> None:
         self.optimizers = optimizers
-        self.param_groups = [group for one in optimizers for group in one.param_groups]
+        self.param_groups = self._groups()
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for one in self.optimizers for group in one.param_groups]
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for one in self.optimizers:
@@ -97,6 +104,7 @@ class Several(Optimizer):
             own = {number - first: value for number, value in state_dict["state"].items() if first <= number < end}
             one.load_state_dict({"state": own, "param_groups": one.state_dict()["param_groups"]})
             first = end
+        self.param_groups = self._groups()  # loading makes new ones
 
 
 def _count(optimizer: Optimizer) -> int:
