@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.attention.mechanism import MECHANISMS
 from regard.metrics.ngrams import BagOfNgrams
 from regard.tasks.keys import keys
 from regard.tasks.recipe import names_of, read_recipe, tables
+from regard.training.optimizer_table import OPTIMIZERS
 
 TINY = ["training.steps=2", "training.batch_tokens=256", "training.warmup=1", "training.compile=false"]
 TINY += ["model.width=12", "model.heads=2", "model.layers=1", "model.feedforward_width=7"]
@@ -235,17 +237,23 @@ def test_every_key_of_every_table_is_listed_with_type_default_and_meaning(call):
         for table, classes in tables().items()
         for one in classes
     }
-    assert record.keys() == {*members, "model: transformer.rotary"}
+    inside = {
+        f"model: transformer.attention: {name}" for name, shape in MECHANISMS.items() if len(shape.model_fields) > 1
+    }
+    inside |= {f"training.optimizer: {name}" for name in OPTIMIZERS}
+    assert record.keys() == {*members, *inside, "model: transformer.rotary"}
     for table, model in members.items():
-        inner = {name.partition(".")[2] for name in record if name.startswith(f"{table}.")}
+        inner = {name[len(table) + 1 :].partition(":")[0] for name in record if name.startswith(f"{table}.")}
         hidden = {name for name, field in model.model_fields.items() if field.exclude}
         assert record[table].keys() | inner | hidden == {*names_of(model)}
     assert all(key["meaning"] and key["kind"] for table in record.values() for key in table.values())
     assert record["training"]["steps"] == {"kind": "whole number", "default": 2000, "meaning": "optimizer steps"}
     plain = call("list", "keys", "training").out
     assert plain.startswith("[training]\nsteps = 2000  (whole number)\n    optimizer steps\n")
-    assert [line for line in plain.splitlines() if line.startswith("[")] == ["[training]"]
-    defaults = "\n".join(f"{key.name} = {key.shown}" for key in keys("training") if key.default is not None)
+    titles = [line for line in plain.splitlines() if line.startswith("[")]
+    assert titles == ["[training]", *(f"[training.optimizer: {name}]" for name in OPTIMIZERS)]
+    own = [key for key in keys("training") if key.table == "training" and key.default is not None]
+    defaults = "\n".join(f"{key.name} = {key.shown}" for key in own)
     assert read_recipe(write("defaults.toml", f"[training]\n{defaults}")) == read_recipe(write("none.toml", ""))
     assert "a recipe has no table 'trainin'; did you mean 'training'" in call("list", "keys", "trainin").err
     assert "'training' has no effect on a list of recipes" in call("list", "recipes", "training").err

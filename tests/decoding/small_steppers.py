@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batching import Inputs, Padded
+from regard.errors import InputError
 from regard.models.config import TransformerConfig
 from regard.models.network import NETWORKS
 from regard.models.transformer import Transformer
@@ -127,6 +128,12 @@ class Hidden:
     def select(self, rows: Tensor) -> "Hidden":
         return Hidden(self.vectors[rows])
 
+    def copy(self) -> "Hidden":
+        return self
+
+    def trim(self, lengths: Tensor) -> "Hidden":
+        raise InputError("one vector keeps no single tokens", "read them from the start")
+
 
 class Recurrent(nn.Module):
     """A GRU language model as a Stepper."""
@@ -175,6 +182,12 @@ class Texts:
 
     def select(self, rows: Tensor) -> "Texts":
         return Texts([self.texts[row] for row in rows.tolist()])
+
+    def copy(self) -> "Texts":
+        return self
+
+    def trim(self, lengths: Tensor) -> "Texts":
+        return Texts([text[:length] for text, length in zip(self.texts, lengths.tolist(), strict=True)])
 
 
 class Told:

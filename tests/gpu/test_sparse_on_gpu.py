@@ -97,9 +97,9 @@ def test_gathered_tiles_equal_the_reference_on_a_gpu_and_masked_rows_are_zero(dt
     lengths = torch.tensor([1100, 0], device="cuda")
     mask = Padding(lengths, "left") & Causal() & Window(200)
     given = [torch.randn(2, HEADS, 1300, 64, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
-    ours = attend(*given, mask=mask, kernel="gathered")
-    towards = torch.randn_like(ours)
-    found = [ours, *torch.autograd.grad((ours * towards).sum(), given)]
+    actual = attend(*given, mask=mask, kernel="gathered")
+    towards = torch.randn_like(actual)
+    found = [actual, *torch.autograd.grad((actual * towards).sum(), given)]
     wide = [one.detach().double().requires_grad_() for one in given]
     exact = attend(*wide, mask=mask, kernel="reference")
     expected = [exact, *torch.autograd.grad((exact * towards).sum(), wide)]

@@ -200,7 +200,7 @@ def test_rows_come_in_the_order_asked_for_repeats_and_negatives_included(rows, l
 
 @cache
 def a_pass() -> tuple[Recording, dict[str, Tensor]]:
-    model = make("encoder_decoder, learnt")
+    model = make("encoder_decoder, learned")
     tokens, source = texts((8, 7)), texts((9, 7), seed=2)
     with watch_module(model) as seen:
         model(inputs_of(model, tokens, source))
@@ -240,7 +240,7 @@ def run(model: Transformer, strategy, prompts, source, limit: int = 9):
 
 
 DECODED = [(name, STRATEGIES[2]) for name in VARIANTS if not name.startswith("encoder,")]
-DECODED += [(name, strategy) for name in ("encoder_decoder, learnt", "decoder, t5") for strategy in STRATEGIES[:2]]
+DECODED += [(name, strategy) for name in ("encoder_decoder, learned", "decoder, t5") for strategy in STRATEGIES[:2]]
 
 
 @pytest.mark.parametrize(("name", "strategy"), DECODED, ids=repr)
@@ -253,7 +253,7 @@ def test_rows_of_decoding_are_those_of_the_text_read_at_once(name, strategy):
 
 
 def test_those_runs_had_texts_of_unequal_length_and_beams_that_changed_places():
-    model = make("encoder_decoder, learnt")
+    model = make("encoder_decoder, learned")
     for strategy in STRATEGIES:
         _, found = run(model, strategy, texts((3, 1, 5, 2)), texts((4, 7, 1, 5), seed=2))
         assert len({len(one.ids) for one in found}) > 1

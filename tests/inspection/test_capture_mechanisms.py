@@ -68,7 +68,7 @@ CASES = [
     Case("encoder", "rotary"),
     Case("encoder", "alibi"),
     Case("decoder", "rotary", (("key_value_heads", 1),)),
-    Case("decoder", "learnt"),
+    Case("decoder", "learned"),
 ]
 
 

@@ -61,7 +61,9 @@ def test_greedy_and_beam_texts_equal_transformers(pair, beams):
     peer, expected, own = pair
     lengths, strategy = set(), Greedy() if beams == 1 else Beam(beams)
     free = generate(own, prompts(peer), strategy, Stop(PAD, 13))
-    for end in sorted({one.ids[place] for one in free for place in (1, 4, 8) if place < len(one.ids)}):  # so that texts do end
+    for end in sorted(
+        {one.ids[place] for one in free for place in (1, 4, 8) if place < len(one.ids)}
+    ):  # so that texts do end
         found = [one.ids for one in generate(own, prompts(peer), strategy, Stop(end, 13))]
         wanted = their_texts(peer, expected, end, beams, 13)
         assert [text[:13] for text in found] == wanted

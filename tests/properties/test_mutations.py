@@ -84,8 +84,8 @@ def test_without_the_offset_of_the_cache_caching_fails(monkeypatch, positions):
 def test_without_the_offset_of_the_queries_caching_fails(monkeypatch):
     of = Grid.of.__func__
 
-    def unshifted(cls, shape, device, rows=None):
-        grid = of(cls, shape, device, rows)
+    def unshifted(cls, shape, device, rows=None, positions=None):
+        grid = of(cls, shape, device, rows, positions)
         return Grid(grid.batch, grid.head, grid.query - (shape[3] - shape[2]), grid.key, grid.keys)
 
     def break_it(patch):

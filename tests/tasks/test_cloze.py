@@ -98,7 +98,7 @@ def test_the_masks_of_a_users_own_texts_are_filled(tmp_path):
         (["model.architecture=encoder_decoder"], "it reads a source, and there is none"),
         (["model.head=labels"], "its head gives 'labels'"),
         (["task.gaps=[]"], "gaps"),
-        (["model.positions=learned", "model.max_positions=50"], "a window of 61 tokens reaches further than the 50"),
+        (["model.positions=learned", "model.max_positions=50"], "a text of 61 tokens reaches further than the 50"),
     ],
 )
 def test_a_network_that_cannot_fill_is_refused(changes, said, tmp_path):

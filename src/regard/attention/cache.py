@@ -1,8 +1,9 @@
-"""Keys and values as a value: what a layer attends to, extended token by token while decoding.
+"""Keys and values: what a layer attends to, extended token by token while decoding.
 
-Nothing is stored on modules and nothing that can be seen is changed in place: `append`, `select` and `trim` return new
-ones. So that a token more does not copy all before it, an extended one has room behind its last token; whoever extends
-it first writes there, which no earlier value sees, and whoever extends it again gets a copy.
+`KeyValues` are a value: nothing that can be seen is changed in place, `append`, `select` and `trim` return new ones.
+So that a token more does not copy all before it, an extended one has room behind its last token; whoever extends it
+first writes there, which no earlier value sees, and whoever extends it again gets a copy. `StaticKeyValues` are memory
+of a fixed size that is written in place. Nothing is stored on modules.
 
 On a CPU what is kept in half precision is kept in float32: one query reads it four times as fast from there.
 """
@@ -11,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.axes import Key, RowIds, Value
@@ -21,17 +23,27 @@ SPARE = 64
 
 
 class AttentionState(ABC):
-    """What a layer's attention keeps of what it has read: a value, which nothing changes in place."""
+    """What a layer's attention keeps of what it has read. A step may write over the one it is given: it is spent."""
 
     @abstractmethod
     def select(self, rows: RowIds) -> "AttentionState":
         """These sequences, in this order: to reorder beams, repeat or drop rows."""
 
+    def copy(self) -> "AttentionState":
+        """The same, which a step of the other leaves alone; itself where nothing is ever written over."""
+        return self
+
     def trim(self, tokens: int) -> "AttentionState":
         """The state after only the first `tokens`, for what can go back."""
-        raise InputError(
-            f"{type(self).__name__} cannot go back to its first {tokens} tokens", "read them again from the start"
-        )
+        raise self.cannot_go_back(f"its first {tokens} tokens")
+
+    def gather(self, columns: Int[Tensor, "rows columns"]) -> "AttentionState":
+        """The state with these of every row's columns alone, for what can go back."""
+        raise self.cannot_go_back("some of its tokens")
+
+    def cannot_go_back(self, where: str) -> InputError:
+        """What is said where a state has no way back."""
+        return InputError(f"{type(self).__name__} cannot go back to {where}", "read them again from the start")
 
     def settled(self) -> "AttentionState":
         """The same laid out to be read again at every step."""
@@ -88,6 +100,67 @@ class KeyValues(AttentionState):
     def trim(self, tokens: int) -> "KeyValues":
         """Only the first `tokens` of them."""
         return KeyValues(self.keys[:, :, :tokens], self.values[:, :, :tokens])
+
+    def gather(self, columns: Int[Tensor, "rows columns"]) -> "KeyValues":
+        """Of every row these of its tokens."""
+        return KeyValues(gathered(self.keys, columns), gathered(self.values, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class StaticKeyValues(AttentionState):
+    """Keys and values with room for so many tokens, written in place wherever a row has got to.
+
+        keys, row 0    a b c d · · ·        what stands behind a row's own tokens is never looked at: a mask over the
+        keys, row 1    a b · · · · ·        queries' positions hides it
+
+    Its memory never moves, so that a CUDA graph may hold on to it.
+    """
+
+    keys: Float[Tensor, "rows kv_heads room head_width"]
+    values: Float[Tensor, "rows kv_heads room value_width"]
+
+    @classmethod
+    def allocate(cls, rows: int, heads: int, room: int, widths: tuple[int, int], like: Tensor) -> "StaticKeyValues":
+        """Nothing yet; of keys and values as wide as this, and of the type that a model of `like` keeps them in."""
+        made = (_wide(like.new_zeros(0)).new_zeros(rows, heads, room, width) for width in widths)
+        return cls(*made)
+
+    def write(self, newer: KeyValues, positions: Int[Tensor, "rows tokens"]) -> None:
+        """Put every row's new tokens at their positions."""
+        for held, new in ((self.keys, newer.keys), (self.values, newer.values)):
+            held.scatter_(2, positions[:, None, :, None].expand(new.shape), new.to(held.dtype))
+
+    def put(self, rows: RowIds, read: KeyValues) -> None:
+        """Let these rows begin with what was read elsewhere; what they held is written over as they go on."""
+        for held, new in ((self.keys, read.keys), (self.values, read.values)):
+            held[:, :, : new.shape[2]].index_copy_(0, rows, new.to(held.dtype))
+
+    @property
+    def room(self) -> int:
+        """Tokens it has room for."""
+        return self.keys.shape[2]
+
+    def part(self, rows: int, tokens: int) -> "StaticKeyValues":
+        """The first so many rows and tokens of this same memory."""
+        return StaticKeyValues(self.keys[:rows, :, :tokens], self.values[:rows, :, :tokens])
+
+    def move(self, rows: RowIds, places: RowIds) -> None:
+        """Copy these rows into the places of others."""
+        for held in (self.keys, self.values):
+            held.index_copy_(0, places, held[rows])
+
+    def select(self, rows: RowIds) -> "StaticKeyValues":
+        """Copies of these rows, in this order."""
+        return StaticKeyValues(self.keys[rows], self.values[rows])
+
+    def copy(self) -> "StaticKeyValues":
+        return StaticKeyValues(self.keys.clone(), self.values.clone())
+
+
+def gathered(held: Tensor, columns: Int[Tensor, "rows columns"]) -> Tensor:
+    """Of every row these of its columns."""
+    index = columns[:, None, :, None].expand(-1, held.shape[1], -1, held.shape[3])
+    return held.gather(2, index)
 
 
 def _with_room(held: Tensor, spare: int) -> Tensor:

@@ -1,20 +1,44 @@
 """Attention of one query per row, as every step of decoding asks it: PyTorch's fused kernel, without a choice.
 
 The work is so little that choosing a kernel for it would take longer than the kernel; this is what `MultiHeadAttention`
-calls while decoding on a CPU, equal to the reference to rounding.
+calls while decoding on a CPU, and anywhere from a cache that is written in place. Equal to the reference to rounding.
 """
 
+from contextlib import nullcontext
+from dataclasses import dataclass
+
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import sdpa_kernel
 
 from regard.attention.bias import Bias
 from regard.attention.core import check_numbers
+from regard.attention.kernels import Sdpa
 from regard.attention.lowering import dense_table
-from regard.attention.mask import Mask
-from regard.attention.mask_algebra import Positions
+from regard.attention.mask import Dense, Mask
+from regard.attention.mask_algebra import Positions, Shape
 from regard.attention.similarity import InnerProduct, Similarity
 from regard.axes import Attended, Key, Query, Value
+
+
+@dataclass(frozen=True, eq=False)
+class StepTable(Dense):
+    """What a step of decoding adds to the scores of one query per row, worked out once for all layers that share it.
+
+    Mask and bias are both in `numbers`, `-inf` where nothing may be seen. Every query sees itself, so that no row is
+    empty: whoever makes one knows it.
+    """
+
+    numbers: Float[Tensor, "#batch #heads 1 keys"]
+
+    @classmethod
+    def of(cls, mask: Mask, bias: Bias | None, query: Query, shape: Shape, positions: Positions | None) -> "StepTable":
+        """For scores of this shape."""
+        table = mask.dense(shape, query.device, positions=positions)
+        added = query.new_zeros(1) if bias is None else bias.dense(shape, query.device, positions).to(query.dtype)
+        return cls(table, added.where(table, -torch.inf))
 
 
 def suits_one_query(query: Query, similarity: Similarity, bias: Bias | Tensor | None, dropout: float) -> bool:
@@ -43,10 +67,15 @@ def attend_one(
     check_numbers(query)
     batch, heads, _, _ = query.shape
     kv_heads, keys = key.shape[1], key.shape[2]
-    table = None if mask is None else dense_table(mask, (batch, heads, 1, keys), query.device, positions)
+    table = None
+    if isinstance(mask, StepTable):
+        table = mask.numbers
+    elif mask is not None:
+        table = dense_table(mask, (batch, heads, 1, keys), query.device, positions)
     if table is not None and table.shape[1] > 1:
         table = table.expand(batch, -1, -1, -1).reshape(batch, kv_heads, heads // kv_heads, keys)
     query, key, scale = similarity.as_dot(query, key)
     grouped = query.reshape(batch, kv_heads, heads // kv_heads, -1)
-    out = F.scaled_dot_product_attention(grouped, key, value, attn_mask=table, scale=scale)
+    with nullcontext() if query.device.type == "cpu" else sdpa_kernel(list(Sdpa.backends)):
+        out = F.scaled_dot_product_attention(grouped, key, value, attn_mask=table, scale=scale)
     return out.view(batch, heads, 1, -1)

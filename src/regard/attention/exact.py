@@ -6,12 +6,14 @@ Its state is the keys and values read so far; of cross-attention those of the me
 from functools import cache
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from regard.attention.cache import AttentionState, KeyValues
+from regard.attention.cache import AttentionState, KeyValues, StaticKeyValues
 from regard.attention.core import weights
+from regard.attention.decode_step import StepTable
 from regard.attention.mask import Mask, Window
 from regard.attention.mechanism import (
     Abilities,
@@ -24,9 +26,9 @@ from regard.attention.mechanism import (
 from regard.attention.multihead import HeadAttention, slot_similarity
 from regard.attention.projections import Projection, ProjectionOptions
 from regard.attention.rotary import Rotary, RotaryConfig, Rotate
-from regard.attention.similarity import ScaledDot, Softcapped
+from regard.attention.similarity import InnerProduct, ScaledDot, Softcapped
 from regard.attention.slot import Slot
-from regard.axes import Hidden, Weights
+from regard.axes import Hidden, Query, Weights
 from regard.errors import ConfigError, InputError
 from regard.layers.norm import NormKind
 
@@ -131,12 +133,30 @@ class ExactAttention(HeadAttention, Mechanism):
     ) -> tuple[Hidden, AttentionState | None]:
         """The new tokens' keys and values join those before, and the queries read all of them."""
         rotate = self._rotate(context)
+        if isinstance(state, StaticKeyValues):
+            return self._in_place(self.queries(inputs, rotate), self.keys_values(inputs, rotate), state, context), state
         query, before = self.queries(inputs, rotate), None if state is None else self._own(state)
         if self.slot.cross:
             return self.read(query, self._own(state), mask=context.mask), state
         own = self.keys_values(inputs, rotate)
         own = own if before is None else before.append(own)
         return self.read(query, own, mask=self._mask(context), bias=context.bias), own
+
+    def _in_place(self, query: Query, new: KeyValues, state: StaticKeyValues, context: LayerContext) -> Hidden:
+        """The new keys and values are written where their tokens stand, and the queries read from there."""
+        positions, mask, bias = context.query_positions, self._mask(context), context.bias
+        if positions is None or mask is None:
+            raise InputError(
+                "nothing says where tokens stand in a cache with room", "give `query_positions` and a mask"
+            )
+        state.write(new, positions)
+        held = KeyValues(state.keys, state.values)
+        if query.shape[2] == 1 and isinstance(self.attend.similarity, InnerProduct) and not torch.is_grad_enabled():
+            shape = (*query.shape[:3], held.tokens)
+            like = query.to(held.keys.dtype)
+            whole: Mask = mask
+            mask = context.once(("table", whole), lambda: StepTable.of(whole, bias, like, shape, positions))
+        return self.read(query, held, mask=mask, bias=bias, query_positions=positions)
 
     def dense_map(
         self, inputs: Hidden, context: LayerContext, memory: Float[Tensor, "batch keys width"] | None = None

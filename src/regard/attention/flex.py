@@ -22,6 +22,8 @@ from regard.axes import Attended
 SIZE = 128
 MOST_COMPILED = 256
 """Masks and shapes a process may use: each is compiled, and PyTorch would go on uncompiled, n×n, after its eighth."""
+OPTIONS: dict[str, Any] = {"dynamic": None}
+"""For the first shape as it is, from the second on for any: of ragged texts nearly every batch has one of its own."""
 SMALLEST = 1024 * 1024
 """Scores below which a dense mask costs less than a compiled kernel."""
 
@@ -89,7 +91,7 @@ class Flex(Kernel):
 @cache
 def compiled() -> Callable[..., Any]:
     """FlexAttention, compiled when first used."""
-    return torch.compile(flex_attention, dynamic=False)
+    return torch.compile(flex_attention, **OPTIONS)
 
 
 def lower(mask: Mask, shape: Shape, device: torch.device, positions: Positions | None = None) -> BlockMask:

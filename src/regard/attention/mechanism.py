@@ -52,7 +52,7 @@ class LayerContext:
     ids: Ids | None = None
     """An encoder's tokens themselves, for a mechanism that treats some of them otherwise."""
     query_positions: Positions | None = None
-    """Where the new tokens stand among the keys of a cache with room for them; where absent, behind all that were read."""
+    """Where the new tokens stand among the keys of a cache with room; where absent, behind all that were read."""
     _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:

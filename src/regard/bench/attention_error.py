@@ -60,7 +60,7 @@ def _inputs(model: Model, ids: Sequence[int], tokens: int, text: Path) -> Inputs
     """The beginning of the text, as the model reads it."""
     limit = model.module.config.position_limit
     if limit is not None and tokens > limit:
-        raise InputError(f"the model has {limit:,} positions and {tokens:,} are asked for", f"use --length {limit}")
+        raise InputError(f"the model has {limit:,} positions and {tokens:,} are asked for", f"use a length of {limit}")
     if not 1 <= tokens <= len(ids):
         raise InputError(f"{text} has {len(ids):,} tokens and {tokens:,} are asked for", "give a longer text")
     read = Padded.of([ids[:tokens]])

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 
 import torch
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from regard.attention.cache import AttentionState
 from regard.attention.mechanism import LayerContext
@@ -37,6 +38,15 @@ class DecoderCache:
         if torch.equal(source, self.source):
             return replace(self, own=own)
         return replace(self, own=own, memory=_select(self.memory, rows), source=source)
+
+    def copy(self) -> "DecoderCache":
+        """The same, which a step of this one leaves as it is."""
+        return replace(self, own=tuple(None if one is None else one.copy() for one in self.own))
+
+    def gather(self, columns: Int[Tensor, "rows columns"]) -> "DecoderCache":
+        """With these of every row's tokens alone, for layers that can go back."""
+        own = tuple(None if one is None else one.gather(columns) for one in self.own)
+        return replace(self, own=own, tokens=columns.shape[1])
 
     def settled(self) -> "DecoderCache":
         """The same with the memory laid out to be read again at every step."""

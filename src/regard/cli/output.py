@@ -20,6 +20,12 @@ def to_json(record: Any) -> str:
 _ARGUMENTS = re.compile(r'`(?:(out)|(resume)=True|data=\[([^]]*)\]|changes=\{"([^"]+)": ([^}]*)\})`(, (?=`changes))?')
 
 
+_SENTENCES = {
+    'as `question + "\\t" + passage`': "or use --context PASSAGE",
+    "`regard.register_mechanism(Shape)`": "--plugin FILE.py",
+}
+
+
 def as_options(sentence: str) -> str:
     """A sentence that names arguments of `regard.train`, with the options of the command line in their place.
 
@@ -34,4 +40,6 @@ def as_options(sentence: str) -> str:
         said = f"--{out or resume}" if key is None else f"--set {key}={value}"
         return f"{said} " if more else said
 
-    return _ARGUMENTS.sub(option, sentence).replace('as `question + "\\t" + passage`', "or use --context PASSAGE")
+    for python, command in _SENTENCES.items():
+        sentence = sentence.replace(python, command)
+    return _ARGUMENTS.sub(option, sentence)

@@ -19,9 +19,11 @@ from regard.data.batching import Inputs
 from regard.decoding.beam import check_likely, nothing_left, search_all, search_shared
 from regard.decoding.constraints import MustContain, MustNotContain
 from regard.decoding.contrastive import contrast
+from regard.decoding.counter_random import seed_of, uniform
 from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Generated, Renormalized, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
+from regard.decoding.paths import decode_in_place, why_plain
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample, Strategy
 from regard.decoding.trace import BeamWatch, StepWatch
@@ -98,18 +100,33 @@ def generate(
 
 @torch.inference_mode()
 def generate_ranked(
-    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Strategy,
+    stop: Stop,
+    filters: Sequence[Filter] = (),
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen."""
-    filters = ordered(filters, strategy)
+    """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen.
+
+    `numbers` say which text of a call each is, where they do not stand in its order: what is drawn goes by that.
+    """
+    filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
     with decoding(inputs) as finished:
         if isinstance(strategy, Beam):
             found = search_all(_Told(stepper), inputs, strategy, stop, filters)
+        elif isinstance(strategy, Greedy | Sample) and _in_place(stepper, inputs, strategy, stop, filters):
+            found = [[one] for one in decode_in_place(stepper, inputs, strategy, stop, filters, numbers)]
         else:
-            chosen = collect(len(inputs.tokens.ids), _moments(_Told(stepper), inputs, strategy, stop, filters))
+            chosen = collect(len(numbers), _moments(_Told(stepper), inputs, strategy, stop, filters, None, numbers))
             found = [[one] for one in chosen]
         finished([ranked[0] for ranked in found])
     return found
+
+
+def _in_place(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter]) -> bool:
+    """Whether the engine decodes it: what is watched is decoded step by step."""
+    return not listeners.get() and why_plain(stepper, inputs, strategy, stop, filters) is None
 
 
 @torch.no_grad()
@@ -180,6 +197,7 @@ def _moments(
     stop: Stop,
     filters: tuple[Filter, ...],
     watch: StepWatch | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> Iterator[Moment]:
     """One step after the other, whichever way tokens are chosen."""
     if isinstance(strategy, Contrastive):
@@ -191,7 +209,8 @@ def _moments(
         return contrast(
             stepper.stepper if isinstance(stepper, _Told) else stepper, inputs, strategy, stop, filters, watch
         )
-    return _advance(stepper, inputs, strategy, stop, filters, watch)
+    draws = _Draws(strategy if isinstance(strategy, Sample) else None, numbers or range(len(inputs.tokens.ids)))
+    return _advance(stepper, inputs, strategy, stop, filters, watch, draws)
 
 
 def _advance(
@@ -201,12 +220,13 @@ def _advance(
     stop: Stop,
     filters: tuple[Filter, ...],
     watch: StepWatch | None,
+    draws: "_Draws",
 ) -> Iterator[Moment]:
     """Choose, record, drop what has finished, go on."""
     state = stepper.start(inputs)
     ids = last_tokens(inputs)
     sequence = list(range(len(ids)))
-    draws, written = _Draws(strategy if isinstance(strategy, Sample) else None, len(ids)), Written(stop, len(ids))
+    written = Written(stop, len(ids))
     needed = filters or strategy.filters or watch
     generated = Generated.begin(inputs, stop.max_new_tokens) if needed else None
     for place in range(stop.max_new_tokens):
@@ -234,13 +254,14 @@ def _advance(
 class _Draws:
     """Uniform numbers, a stream of its own for every sequence."""
 
-    def __init__(self, strategy: Sample | None, sequences: int) -> None:
-        self.generators: list[torch.Generator] = []
+    def __init__(self, strategy: Sample | None, numbers: Sequence[int]) -> None:
+        self.seeds, self.place = None, 0
         if strategy is not None:
-            start = strategy.seed * 1_000_003 + strategy.first
-            self.generators = [torch.Generator().manual_seed((start + index) % 2**63) for index in range(sequences)]
+            self.seeds = torch.tensor([seed_of(strategy.seed, strategy.first + number) for number in numbers])
 
     def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:
-        if not self.generators:
+        if self.seeds is None:
             return torch.zeros(len(sequence))
-        return torch.cat([torch.rand(1, generator=self.generators[index], dtype=torch.float64) for index in sequence])
+        drawn = uniform(self.seeds[sequence], torch.full((len(sequence),), self.place))
+        self.place += 1
+        return drawn

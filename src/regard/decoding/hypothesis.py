@@ -47,3 +47,5 @@ class Hypothesis:
     score: float
     rows: tuple[int, ...]
     log_probabilities: tuple[float, ...]
+    path: str = "plain"
+    """By which loop it was found: `plain`, step by step; `in place`; or `graph`, the same replayed on a GPU."""

@@ -12,7 +12,7 @@ token is read at a place the model knows. What came before is forgotten. Each ro
 beside it in a batch changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -38,6 +38,20 @@ class SlidingState(Generic[S]):
     def select(self, rows: RowIds) -> "SlidingState[S]":
         """These rows, in this order."""
         return SlidingState(self.inner.select(rows), self.read[rows], self.lengths[rows], self.most)
+
+    def copy(self) -> "SlidingState[S]":
+        """The same."""
+        return SlidingState(self.inner.copy(), self.read, self.lengths, self.most)
+
+    def trim(self, lengths: Int[Tensor, "rows"]) -> "SlidingState[S]":
+        """After so many of the tokens that it holds."""
+        read = [row[len(row) - held :][:kept].tolist() for row, held, kept in self._rows(lengths)]
+        tokens = Padded.of([row or [0] for row in read], side="left")
+        most = max(map(len, read))
+        return SlidingState(self.inner.trim(lengths), tokens.ids[:, tokens.ids.shape[1] - most :], lengths, most)
+
+    def _rows(self, lengths: Int[Tensor, "rows"]) -> Iterator[tuple[Int[Tensor, "tokens"], int, int]]:
+        return zip(self.read, self.lengths.tolist(), lengths.tolist(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)

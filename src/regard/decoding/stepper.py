@@ -1,7 +1,8 @@
 """The Stepper contract: what a model must be able to do to be decoded, be it a Transformer or a recurrent network.
 
-A state is whatever the model has computed so far: keys and values, or a hidden vector. It is a value; strategies
-only reorder it. Greedy, sampling and beam search are therefore each written once.
+A state is whatever the model has computed so far: keys and values, or a hidden vector; strategies only reorder it.
+Greedy, sampling and beam search are therefore each written once. The state given to `step` is spent: the model may
+write over it. Whoever needs it afterwards takes a `copy` before.
 """
 
 from typing import Protocol, TypeVar, runtime_checkable
@@ -9,7 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.axes import RowIds, RowLogits
+from regard.axes import Lengths, RowIds, RowLogits
 from regard.data.batching import Inputs
 
 Same = TypeVar("Same")  # not Self, which the shape checker of the tests cannot read in a method
@@ -23,6 +24,14 @@ class State(Protocol):
         """These rows in this order: reordered, repeated or dropped."""
         ...
 
+    def copy(self: Same) -> Same:
+        """The same state, which a step of this one leaves as it is."""
+        ...
+
+    def trim(self: Same, lengths: Lengths) -> Same:
+        """The state after only so many tokens of each row, where the model can go back; refused where it cannot."""
+        ...
+
 
 S = TypeVar("S", bound=State)
 
@@ -30,7 +39,8 @@ S = TypeVar("S", bound=State)
 @runtime_checkable
 class Stepper(Protocol[S]):
     """Laws: `step` after `start` gives the logits of the uncached model at the last token (cached equals uncached);
-    `extend` by n tokens equals n steps; `select` commutes with `step`; a state is never changed in place.
+    `extend` by n tokens equals n steps; `select` commutes with `step`; what was made of a state by `copy`, `select` or
+    `trim` stays as it is when the state is spent, and goes on as the state did then.
     """
 
     def start(self, inputs: Inputs) -> S:

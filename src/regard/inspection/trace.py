@@ -190,7 +190,7 @@ class SequenceTrace:
             name = type(self.calls[0].mechanism).__name__ if isinstance(self.calls[0], MechanismRecord) else ""
             raise InputError(
                 f"{name} has no scores, keys and values that its weights come from",
-                "ask for its effective weights: `seen.weights`, `regard look` without --steps",
+                "ask for its effective weights: `seen.weights`, or draw it with `regard look`",
             )
         return found
 

@@ -223,6 +223,16 @@ class Network(nn.Module, ABC):
         """Several tokens further at once, with the logits after each."""
         raise InputError(f"a {self.config.name} network does not decode", f"use {self.config.kinds} to generate text")
 
+    def in_place_unsupported(self) -> str | None:
+        """Why it has no Stepper that writes in place (see in_place.py); None where it has."""
+        return f"a {self.config.name} network has no decoder in place" if self.config.decodes else "it does not decode"
+
+    def in_place(self) -> Any:
+        """A Stepper of the same weights that writes into memory that never moves, where there is one."""
+        reason = self.in_place_unsupported()
+        if reason is not None:
+            raise InputError(reason, "decode with the model itself")
+
     def vectors(self, ids: Int[Tensor, "rows tokens"], state: Any) -> tuple[Float[Tensor, "rows tokens width"], Any]:
         """Several tokens further at once, with the last vectors in place of the logits that `extend` makes of them."""
         raise InputError(f"a {self.config.name} network tells no vectors of what it writes", "use another strategy")

@@ -54,7 +54,7 @@ class Positions(nn.Module):
         self, past: int, tokens: int, padding: Int[Tensor, "batch"] | None, device: torch.device
     ) -> Int[Tensor, "#batch tokens"]:
         """Where `tokens` new ones stand after `past` columns; `padding` of those columns, per row, are not text."""
-        self._require_learnt(past + tokens)
+        self.require_learnt(past + tokens)
         columns = torch.arange(past, past + tokens, device=device)[None]
         return columns if padding is None else (columns - padding[:, None]).clamp(min=0)
 
@@ -66,10 +66,11 @@ class Positions(nn.Module):
         places = columns - torch.where(begins, columns, 0).cummax(dim=1).values
         places = torch.where(documents == 0, 0, places)
         if self.max_positions is not None:
-            self._require_learnt(int(places.max()) + 1)
+            self.require_learnt(int(places.max()) + 1)
         return places
 
-    def _require_learnt(self, length: int) -> None:
+    def require_learnt(self, length: int) -> None:
+        """Refuse a text of so many tokens where not all have a position."""
         if self.max_positions is not None and length > self.max_positions:
             raise InputError(
                 f"the text reaches position {length} and this model has learnt {self.max_positions}",

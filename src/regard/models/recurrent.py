@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues
 from regard.attention.mask import Mask, Padding
-from regard.axes import Hidden, Logits, RowIds
+from regard.axes import Hidden, Lengths, Logits, RowIds
 from regard.blocks.alignment import Alignment
 from regard.blocks.recurrent import STATES, CellState, ContextCells, LayerStates, RecurrentStack, init_recurrent
 from regard.data.batching import Inputs, Padded
@@ -62,6 +62,14 @@ class RecurrentState:
     mask: Mask | None = None
     source: RowIds | None = None
     """Which memory each row has."""
+
+    def copy(self) -> "RecurrentState":
+        """The same: it is a value."""
+        return self
+
+    def trim(self, lengths: Lengths) -> "RecurrentState":
+        """Refused: what was read is one vector."""
+        raise InputError("a recurrent state keeps no single tokens to go back to", "read them again from the start")
 
     def select(self, rows: RowIds) -> "RecurrentState":
         """These rows, in this order; beams that change places within a sequence leave its memory where it is."""

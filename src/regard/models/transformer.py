@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.mask import Causal, Document, Mask, Padding
 from regard.attention.mechanism import LayerContext
-from regard.axes import Hidden, Logits, RowIds
+from regard.axes import Hidden, Lengths, Logits, RowIds
 from regard.blocks.decoder import Decoder, DecoderCache
 from regard.blocks.encoder import Encoder
 from regard.data.batching import Inputs, Padded
@@ -24,6 +24,7 @@ from regard.layers.norm import norm
 from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.estimates import Estimates
 from regard.models.heads import NgramLogits, Pooler, TokenOutput
+from regard.models.in_place import InPlaceDecoder, unsupported
 from regard.models.init import init_weights
 from regard.models.network import Network, register_network
 from regard.models.positions import Positions
@@ -37,6 +38,24 @@ class TransformerState:
     cache: DecoderCache
     padding: Int[Tensor, "rows"] | None = None
     memory_mask: Mask | None = None
+
+    def copy(self) -> "TransformerState":
+        """The same, which a step of this one leaves as it is."""
+        return replace(self, cache=self.cache.copy())
+
+    def trim(self, lengths: Lengths) -> "TransformerState":
+        """After only so many tokens of each row; the shorter ones get padding on the left."""
+        before = torch.zeros_like(lengths) if self.padding is None else self.padding
+        most = int(lengths.max())
+        if bool((lengths < 0).any()) or bool((lengths > self.cache.tokens - before).any()):
+            raise InputError(
+                f"rows of {(self.cache.tokens - before).tolist()} tokens cannot go back to {lengths.tolist()}",
+                "give lengths within them",
+            )
+        padding = most - lengths
+        columns = (torch.arange(most, device=lengths.device) + (before - padding)[:, None]).clamp(min=0)
+        cache = self.cache.gather(columns)
+        return replace(self, cache=cache, padding=padding if bool(padding.any()) else None)
 
     def select(self, rows: RowIds) -> "TransformerState":
         """These rows, in this order."""
@@ -108,7 +127,7 @@ class Transformer(Network):
             return self._read_packed(inputs.tokens.ids, inputs.tokens.documents)
         tokens = inputs.tokens
         behind = Padding(tokens.lengths) if tokens.ragged and tokens.side == "right" else None
-        return self._advance(tokens.ids, self._begin(inputs), behind)[0]
+        return self.advance(tokens.ids, self.begin(inputs), behind)[0]
 
     def pool(self, hidden: Hidden, tokens: Padded) -> Float[Tensor, "batch width"]:
         """One vector for each text: its first token's, pooled where the model has a pooler."""
@@ -121,7 +140,7 @@ class Transformer(Network):
         _require_one_text(source)
         positions = self.encoder_positions
         places = positions.count(0, source.ids.shape[1], _padding(source), source.ids.device)
-        stream = self._enter(source.ids, positions, places, source.segments)
+        stream = self.enter(source.ids, positions, places, source.segments)
         turned, ids = positions.rotate(places), source.ids
         context = LayerContext(_mask(source), positions.bias, turned, places=places, ids=ids)
         out: Hidden = self.encoder(stream, context)
@@ -146,23 +165,32 @@ class Transformer(Network):
         if inputs.tokens.ragged and inputs.tokens.side == "right":
             tokens = Padded.of(inputs.tokens.rows(), side="left").to(inputs.tokens.ids.device)
             inputs = Inputs(tokens, inputs.source)
-        state = self._begin(inputs)
+        state = self.begin(inputs)
         state = replace(state, cache=state.cache.settled())
         prompt = inputs.tokens.ids[:, :-1]
-        return self._advance(prompt, state)[1] if prompt.shape[1] else state
+        return self.advance(prompt, state)[1] if prompt.shape[1] else state
 
     def extend(
         self, ids: Int[Tensor, "rows tokens"], state: TransformerState
     ) -> tuple[Float[Tensor, "rows tokens vocab"], TransformerState]:
         """Several tokens further at once, with the logits after each."""
-        hidden, state = self._advance(ids, state)
+        hidden, state = self.advance(ids, state)
         return self.logits(hidden), state
+
+    def in_place_unsupported(self) -> str | None:
+        """Layers that keep no keys and values."""
+        return unsupported(self.decoder) if self.config.decodes else super().in_place_unsupported()
+
+    def in_place(self) -> InPlaceDecoder:
+        """Its decoder, writing into memory that never moves."""
+        super().in_place()  # refuses where it cannot
+        return InPlaceDecoder(self)
 
     def vectors(
         self, ids: Int[Tensor, "rows tokens"], state: TransformerState
     ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
         """The last layer's vectors in place of the logits."""
-        return self._advance(ids, state)
+        return self.advance(ids, state)
 
     def part(self, parameter: str) -> str:
         """Of which part a parameter is, by its name."""
@@ -172,7 +200,7 @@ class Transformer(Network):
         """What it takes for texts of this length."""
         return transformer_estimates(self, self.config, context)
 
-    def _enter(
+    def enter(
         self,
         ids: Int[Tensor, "rows tokens"],
         positions: Positions,
@@ -190,7 +218,7 @@ class Transformer(Network):
         out: Hidden = self.dropout(stream)
         return out
 
-    def _begin(self, inputs: Inputs) -> TransformerState:
+    def begin(self, inputs: Inputs) -> TransformerState:
         """The state before any token: the source read, the padding of the prompt known."""
         padding = _padding(inputs.tokens)
         if self.config.architecture == "decoder":
@@ -210,11 +238,11 @@ class Transformer(Network):
         positions = self.decoder_positions
         places = positions.restart(documents)
         context = LayerContext(Causal() & Document(documents), positions.bias, positions.rotate(places), places=places)
-        stream = self._enter(ids, positions, places)
+        stream = self.enter(ids, positions, places)
         hidden: Hidden = self.decoder(stream, DecoderCache(), context)[0]
         return hidden
 
-    def _advance(
+    def advance(
         self, ids: Int[Tensor, "rows tokens"], state: TransformerState, behind: Padding | None = None
     ) -> tuple[Float[Tensor, "rows tokens width"], TransformerState]:
         """The decoder's vectors of the next tokens, and the state with them in it; `behind` them may be padding."""
@@ -226,7 +254,7 @@ class Transformer(Network):
             real = Padding(past + tokens - state.padding, side="left")
             mask = real if mask is None else mask & real
         context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask, past, places, behind)
-        stream = self._enter(ids, positions, places)
+        stream = self.enter(ids, positions, places)
         hidden, cache = self.decoder(stream, state.cache, context)
         return hidden, replace(state, cache=cache)
 

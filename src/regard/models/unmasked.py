@@ -53,19 +53,33 @@ class Written:
             source = Padded(source.ids[rows], source.lengths[rows], source.ragged, source.side)
         return Written(self.ids[rows], self.lengths[rows], source)
 
+    def copy(self) -> "Written":
+        """The same: it is a value."""
+        return self
+
+    def trim(self, lengths: Lengths) -> "Written":
+        """The first so many tokens of every row."""
+        most = int(lengths.max())
+        at = torch.arange(most, device=self.ids.device) + (self.ids.shape[1] - self.lengths - most + lengths)[:, None]
+        return Written(self.ids.gather(1, at.clamp(min=0, max=max(self.ids.shape[1] - 1, 0))), lengths, self.source)
+
 
 class UnmaskedTransformer(Transformer):
     """The Transformer, its decoder seeing all of a text at once."""
 
     def hidden(self, inputs: Inputs) -> Hidden:
         """The last layer's vectors; padding alone is hidden."""
-        tokens, state, positions = inputs.tokens, self._begin(inputs), self.decoder_positions
+        tokens, state, positions = inputs.tokens, self.begin(inputs), self.decoder_positions
         places = positions.count(0, tokens.ids.shape[1], state.padding, tokens.ids.device)
         mask = Padding(tokens.lengths, tokens.side) if tokens.ragged else None
         context = LayerContext(mask, positions.bias, positions.rotate(places), state.memory_mask, places=places)
-        hidden, _ = self.decoder(self._enter(tokens.ids, positions, places), state.cache, context)
+        hidden, _ = self.decoder(self.enter(tokens.ids, positions, places), state.cache, context)
         out: Hidden = hidden
         return out
+
+    def in_place_unsupported(self) -> str | None:
+        """Everything written is read anew at every step."""
+        return "every token sees every other"
 
     def start(self, inputs: Inputs) -> Written:  # type: ignore[override]
         """Keep the prompt but for its last token."""

@@ -98,7 +98,7 @@ class Generation(Task[D]):
         prefix, stops = model.decoding.prefix or "", model.decoding.stop or ()
         added = text_after(model.tokenizer, self._preceding(model, text), self.written(model, found))
         output, stop = cut(added, stops)
-        record = {"output": prefix + output, "score": found.score, "tokens": len(found.ids)}
+        record = {"output": prefix + output, "score": found.score, "tokens": len(found.ids), "path": found.path}
         return Answer(prefix + output, prefix + output, record | ({"stopped_at": stop} if stops else {}))
 
     def _preceding(self, model: Loaded, text: str) -> list[int]:

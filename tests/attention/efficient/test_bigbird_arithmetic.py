@@ -113,10 +113,10 @@ def test_padding_does_not_change_what_a_text_draws(side):
 def test_a_window_of_all_blocks_is_full_attention(tokens):
     given_tensors = draw(2, 3, 3, tokens)
     pattern = Pattern(block=5, window=15, first=0, random=0)
-    ours = with_gradients(given_tensors, lambda *qkv: bigbird_attention(*qkv, pattern=pattern))
-    theirs = with_gradients(given_tensors, attend)
-    for name, one in ours.items():
-        assert_close(one, theirs[name], 1e-12, name)
+    actual = with_gradients(given_tensors, lambda *qkv: bigbird_attention(*qkv, pattern=pattern))
+    expected = with_gradients(given_tensors, attend)
+    for name, one in actual.items():
+        assert_close(one, expected[name], 1e-12, name)
 
 
 def test_long_texts_have_few_live_tiles():

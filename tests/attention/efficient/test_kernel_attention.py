@@ -70,10 +70,10 @@ def differentiated(compute, tensors, at=None):
 )
 def test_it_equals_the_matrix_it_never_makes_forward_and_backward(method, tokens, causal, kv_heads, padding, dtype):
     torch.manual_seed(tokens)
-    ours, matrix = METHODS[method]
+    actual, matrix = METHODS[method]
     tensors = draw(tokens, dtype, kv_heads)
     real = None if padding == "none" else real_tokens([tokens, 1 + tokens // 3], tokens, padding)
-    found = differentiated(lambda *at: ours(*at, causal=causal, real=real), tensors, real)
+    found = differentiated(lambda *at: actual(*at, causal=causal, real=real), tensors, real)
     wide = [one.double() for one in tensors]
     exact = differentiated(lambda *at: matrix(*at, causal, real), wide, real)
     for one, other in zip(found, exact, strict=True):
@@ -178,11 +178,11 @@ def test_any_size_of_queries_and_keys_gives_finite_means_and_gradients(method, c
 @pytest.mark.parametrize("causal", [False, True])
 def test_in_bfloat16_it_is_off_by_no_more_than_the_rounding_of_its_inputs_and_output(method, causal):
     tensors = draw(500, torch.bfloat16)
-    ours, matrix = METHODS[method]
+    actual, matrix = METHODS[method]
     exact = matrix(*(one.double() for one in tensors), causal)
-    assert_close(ours(*tensors, causal=causal).double(), exact, 2**-8)
+    assert_close(actual(*tensors, causal=causal).double(), exact, 2**-8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_close(ours(*tensors, causal=causal).double(), exact, 2**-8)
+        assert_close(actual(*tensors, causal=causal).double(), exact, 2**-8)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -64,11 +64,11 @@ def test_it_equals_the_reference_forward_and_backward(case):
         return (neighbours or key in listed[sequence]) and may_see(case, sequence, query, key)
 
     def expected(query, key, value, global_query, global_key, global_value):
-        ours = ten_lines(query, key, value, table(near, batch, heads, tokens, tokens))
+        actual = ten_lines(query, key, value, table(near, batch, heads, tokens, tokens))
         everything = table(lambda b, h, q, k: may_see(case, b, q, k), batch, heads, tokens, tokens)
-        theirs = ten_lines(global_query, global_key, global_value, everything)
+        expected = ten_lines(global_query, global_key, global_value, everything)
         chosen = torch.tensor([[token in one for token in range(tokens)] for one in listed])
-        return torch.where(chosen[:, None, :, None], theirs, ours)
+        return torch.where(chosen[:, None, :, None], expected, actual)
 
     def found(query, key, value, global_query, global_key, global_value):
         at = positions.clamp(min=0)[:, None, :, None].expand(-1, heads, -1, query.shape[-1])
@@ -86,10 +86,10 @@ def test_it_equals_the_reference_forward_and_backward(case):
 @pytest.mark.parametrize("tokens", [1, 2, 11, 23])
 def test_a_window_as_long_as_the_text_is_full_attention(tokens):
     given = draw(2, 3, 3, tokens)
-    ours = with_gradients(given, lambda *qkv: longformer_attention(*qkv, local=local_masks(tokens, [1, 1, 1])))
-    theirs = with_gradients(given, attend)
-    for name, one in ours.items():
-        assert_close(one, theirs[name], 1e-12, name)
+    actual = with_gradients(given, lambda *qkv: longformer_attention(*qkv, local=local_masks(tokens, [1, 1, 1])))
+    expected = with_gradients(given, attend)
+    for name, one in actual.items():
+        assert_close(one, expected[name], 1e-12, name)
 
 
 def test_a_long_text_runs_on_live_tiles_alone(monkeypatch):

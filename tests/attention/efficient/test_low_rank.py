@@ -135,8 +135,8 @@ def test_nystrom_equals_transformers_nystromformer(tokens):
     query, key, value = (
         layer(inputs).view(2, tokens, 3, 4).transpose(1, 2) for layer in (peer.query, peer.key, peer.value)
     )
-    ours = nystrom_attention(query, key, value, landmarks=6) + convolved(value, peer.conv.weight)
-    assert_close(ours.transpose(1, 2).flatten(2), peer(inputs)[0])
+    actual = nystrom_attention(query, key, value, landmarks=6) + convolved(value, peer.conv.weight)
+    assert_close(actual.transpose(1, 2).flatten(2), peer(inputs)[0])
 
 
 def test_the_convolution_mixes_neighbours_head_by_head():

@@ -76,10 +76,10 @@ def test_it_equals_the_softmax_over_what_the_buckets_hold(tokens, factors, round
     text = torch.zeros(BATCH, tokens) if begins is None else begins.cumsum(dim=1)
     allowed = near(buckets, text, window, causal)
 
-    def ours(query, value):
+    def actual(query, value):
         return lsh_attention(query, value, buckets, window=window, causal=causal, begins=begins)
 
-    found = with_gradients([query, value], ours)
+    found = with_gradients([query, value], actual)
     exact = with_gradients([query.double(), value.double()], lambda *at: ten_lines(*at, allowed, real))
     for name, one in found.items():
         assert_close(one.double(), exact[name], 1e-5, name)
@@ -112,8 +112,8 @@ def test_and_so_does_transformers_where_a_text_is_one_chunk():
             layer.value.weight.copy_(peer.value.weight)
             layer.output.weight.copy_(torch.eye(15))
         inputs = torch.randn(2, 23, 15)
-        theirs = peer(inputs, attention_mask=torch.ones(2, 23, dtype=torch.long)).hidden_states
-        assert_close(layer(inputs, None, LayerContext(Causal() if causal else None))[0], theirs, 2e-5)
+        expected = peer(inputs, attention_mask=torch.ones(2, 23, dtype=torch.long)).hidden_states
+        assert_close(layer(inputs, None, LayerContext(Causal() if causal else None))[0], expected, 2e-5)
 
 
 def test_a_hash_of_several_digits_is_the_same_as_all_pairs_of_directions():

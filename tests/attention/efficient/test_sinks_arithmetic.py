@@ -49,7 +49,7 @@ def test_it_equals_the_reference_forward_and_backward(sizes, window, sinks, padd
 @pytest.mark.parametrize("tokens", [1, 2, 13])
 def test_a_window_as_long_as_the_text_is_causal_attention(tokens):
     given_tensors = draw(2, 3, 3, tokens)
-    ours = with_gradients(given_tensors, lambda *qkv: sinks_attention(*qkv, window=tokens, sinks=0))
-    theirs = with_gradients(given_tensors, lambda *qkv: attend(*qkv, mask=Causal()))
-    for name, one in ours.items():
-        assert_close(one, theirs[name], 1e-12, name)
+    actual = with_gradients(given_tensors, lambda *qkv: sinks_attention(*qkv, window=tokens, sinks=0))
+    expected = with_gradients(given_tensors, lambda *qkv: attend(*qkv, mask=Causal()))
+    for name, one in actual.items():
+        assert_close(one, expected[name], 1e-12, name)

@@ -75,9 +75,9 @@ def check_longformer(shape: LongformerShape, ids, lengths, side, chosen, *, caus
 
     allowed = table(near, batch, HEADS, tokens, tokens)
     everything = table(lambda b, h, q, k: real(b, q, k), batch, HEADS, tokens, tokens)
-    theirs = ten_lines(*for_globals(layer, inputs), everything)
+    of_globals = ten_lines(*for_globals(layer, inputs), everything)
     is_global = torch.tensor([[token in chosen[b] for token in range(tokens)] for b in range(batch)])[:, None, :, None]
-    expected = joined(layer, torch.where(is_global, theirs, ten_lines(*ordinary(layer, inputs), allowed)))
+    expected = joined(layer, torch.where(is_global, of_globals, ten_lines(*ordinary(layer, inputs), allowed)))
     context = LayerContext(mask, ids=None if causal else ids)
     found, _ = layer(inputs, None, context)
     text = rows_of_text(lengths, tokens, side)
@@ -239,8 +239,8 @@ def test_texts_shorter_than_the_window_and_one_token_have_gradients(tokens, caus
         allowed = table(lambda b, h, q, k: k <= q or not causal, 2, HEADS, tokens, tokens)
         exact = ten_lines(*ordinary(layer, inputs), allowed)
         if shape.name == "longformer":
-            theirs = ten_lines(*for_globals(layer, inputs), allowed)
-            exact = torch.cat((theirs[:, :, :1], exact[:, :, 1:]), dim=2)
+            expected = ten_lines(*for_globals(layer, inputs), allowed)
+            exact = torch.cat((expected[:, :, :1], exact[:, :, 1:]), dim=2)
         assert_close(out, joined(layer, exact), 1e-12)
         [gradient] = torch.autograd.grad(out.square().sum(), inputs)
         assert gradient.isfinite().all()

@@ -153,16 +153,16 @@ class Longformer(Projections, Mechanism):
         total, dropout = inputs.shape[1], self.slot.dropout if self.training else 0.0
         chosen, masks = self._chosen(context, total, inputs.device)
         out = read_near(query, own.keys, own.values, masks, context.bias, dropout)
-        theirs = None
+        all_keys = None
         if chosen is not None:
-            theirs = self._theirs(inputs, own, context.rotate)
+            all_keys = self._global_keys(inputs, own, context.rotate)
             asking = self._asking(inputs, query, chosen.positions, context.rotate)
-            given = GlobalTokens(chosen.positions, asking, theirs.keys, theirs.values)
+            given = GlobalTokens(chosen.positions, asking, all_keys.keys, all_keys.values)
             out = put_rows(out, chosen.positions, read_all(given, context.mask, context.bias, dropout))
         if not self.slot.causal:
             return self.joined(out), None
         first = self._first(context, total, inputs.device)
-        near, all_of_them = BoundedKeys.of(own, 0), BoundedKeys.of(theirs or own, 0)
+        near, all_of_them = BoundedKeys.of(own, 0), BoundedKeys.of(all_keys or own, 0)
         kept = LongformerState(near.bounded(self.reach, first, total), all_of_them.bounded(0, first, total))
         return self.joined(out), kept
 
@@ -182,7 +182,7 @@ class Longformer(Projections, Mechanism):
             allowed = allowed & context.mask.allowed(grid)
         out = near.read(query, grid, allowed, context.bias, dropout)
         if past < self.shape.global_tokens or (self.shape.global_tokens and context.parts().padding is not None):
-            everything = everything.append(BoundedKeys.of(self._theirs(inputs, own, context.rotate), past))
+            everything = everything.append(BoundedKeys.of(self._global_keys(inputs, own, context.rotate), past))
             places = torch.where((first >= past) & (first < total), first - past, -1)
             rows = everything.grid(self.heads, first.clamp(max=total - 1), total)
             may = (
@@ -214,7 +214,7 @@ class Longformer(Projections, Mechanism):
 
         return context.once(self.shape, make)
 
-    def _theirs(self, inputs: Hidden, own: KeyValues, rotate: Rotate | None) -> KeyValues:
+    def _global_keys(self, inputs: Hidden, own: KeyValues, rotate: Rotate | None) -> KeyValues:
         """The keys and values that global tokens read."""
         if not self.shape.global_projections:
             return own
@@ -241,12 +241,12 @@ class Longformer(Projections, Mechanism):
         maps = self._near_map(query, own.keys, masks, context)
         if chosen is None:
             return maps
-        theirs = self._theirs(inputs, own, context.rotate)
+        all_keys = self._global_keys(inputs, own, context.rotate)
         asking = self._asking(inputs, query, chosen.positions, context.rotate)
         mask, bias = rows_of(
-            GlobalTokens(chosen.positions, asking, theirs.keys, theirs.values), context.mask, context.bias
+            GlobalTokens(chosen.positions, asking, all_keys.keys, all_keys.values), context.mask, context.bias
         )
-        return put_rows(maps, chosen.positions, weights(asking, theirs.keys, mask=mask, bias=bias))
+        return put_rows(maps, chosen.positions, weights(asking, all_keys.keys, mask=mask, bias=bias))
 
     def _near_map(self, query: Query, key: Key, masks: tuple[Mask, ...], context: LayerContext) -> Weights:
         """The weights of the local patterns, head by head where they differ."""

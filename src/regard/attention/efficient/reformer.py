@@ -81,7 +81,8 @@ def read_in(order: Order, query: Query, key: Key, value: Value, *, causal: bool,
 
 def as_keys(query: Query) -> Key:
     """Queries at the length √head_width: divided by that, as scores are, the product is with their directions."""
-    return (F.normalize(query, dim=3) * query.shape[3] ** 0.5).to(query.dtype)
+    keys: Key = (F.normalize(query, dim=3) * query.shape[3] ** 0.5).to(query.dtype)
+    return keys
 
 
 def hashed(
@@ -93,7 +94,7 @@ def hashed(
         turned = torch.einsum("bhnd,hrdk->bhrnk", vectors, rotations.to(vectors.dtype))
     found = torch.zeros(turned.shape[:-1], dtype=torch.int64, device=query.device)
     wide = [factor for factor in factors if factor > 1]
-    for factor, part in zip(wide, turned.split([factor // 2 for factor in wide], dim=-1), strict=False):
+    for factor, part in zip(wide, torch.split(turned, [factor // 2 for factor in wide], dim=-1), strict=False):
         found = found * factor + torch.cat((part, -part), dim=-1).argmax(dim=-1)
     return found if real is None else found.masked_fill(~real[:, None, None], NOWHERE)
 
@@ -279,7 +280,8 @@ class Reformer(Mechanism):
         return context.rotate(query) if context.rotate else query
 
     def _in_heads(self, projected: Hidden) -> Float[Tensor, "batch heads tokens head_width"]:
-        return projected.unflatten(2, (self.heads, -1)).transpose(1, 2)
+        heads: Tensor = projected.view(*projected.shape[:2], self.heads, -1)
+        return heads.transpose(1, 2)
 
     def _joined(self, attended: Attended) -> Hidden:
         out: Hidden = self.output(attended.transpose(1, 2).flatten(2))

@@ -22,9 +22,9 @@ SEPARATOR = 2
 
 def _names(config: TransformerConfig) -> Names:
     places = {"encoder_positions.absolute": TensorSlot("longformer.embeddings.position_embeddings", skip_rows=UNUSED)}
-    theirs = in_each_layer("encoder", "longformer.encoder.layer", GLOBAL)
+    global_projections = in_each_layer("encoder", "longformer.encoder.layer", GLOBAL)
     own = {"output.bias": "lm_head.decoder.bias"} if config.head == "masked" and not config.tie_embeddings else {}
-    return {**bert.body("longformer."), **theirs, **places, **roberta.HEADS[config.head], **own}
+    return {**bert.body("longformer."), **global_projections, **places, **roberta.HEADS[config.head], **own}
 
 
 def _chosen(hf: Values) -> Values:

@@ -1,0 +1,264 @@
+"""Many texts decoded side by side in place: rows are admitted, stepped and retired, each by what it was asked for.
+
+    admit    a prompt is read at once and its keys and values go into a free row
+    step     so many tokens further in every row; on a GPU a replayed graph, nothing asked of the host in between
+    retire   who is done is read back, every few steps, and leaves; the others move together where that halves the work
+
+How many rows a step is made for is a power of two, and how many keys it looks at one of a few sizes, so that few graphs
+are captured. `Model.run` decodes through this, and so may whoever has texts coming and going.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+import torch
+
+from regard.data.batching import Inputs, Padded
+from regard.decoding.beam import check_likely, nothing_left
+from regard.decoding.cuda_graph import Replays
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.requests import RowRequest, Rows, kinds_of
+from regard.decoding.row_step import step_rows
+from regard.errors import InputError
+from regard.models.in_place import InPlaceDecoder, rounded
+from regard.models.network import Network
+
+TOGETHER = 16
+"""Steps between two looks at who is done."""
+ENDS = 8
+"""Tokens that may end a text, at most."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What an engine has memory for."""
+
+    rows: int
+    room: int
+    """Tokens of a row, prompt and what is written."""
+    source: int = 0
+    """Tokens of a source."""
+
+    def holds(self, other: "Capacity") -> bool:
+        """Whether what the other has memory for fits here."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return all(own >= one for own, one in pairs) and bool(self.source) == bool(other.source)
+
+    def joined(self, other: "Capacity") -> "Capacity":
+        """Enough for both."""
+        return Capacity(*(max(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+class RowEngine:
+    """Rows of memory, and who is in them."""
+
+    def __init__(self, stepper: InPlaceDecoder, capacity: Capacity) -> None:
+        self.stepper, self.capacity = stepper, capacity
+        device = stepper.model.device
+        self.state = stepper.allocate(capacity.rows, rounded(capacity.room), capacity.source)
+        self.rows = Rows.allocate(capacity.rows, capacity.room, ENDS, device)
+        self.held: list[RowRequest | None] = [None] * capacity.rows
+        self.reached = [0] * capacity.rows
+        """No row's text is longer: prompt and steps, told without asking the device."""
+        self.replays = Replays() if device.type == "cuda" else None
+
+    @property
+    def free(self) -> list[int]:
+        """Rows that nobody is in."""
+        return [row for row, request in enumerate(self.held) if request is None]
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is in any row."""
+        return any(request is not None for request in self.held)
+
+    @torch.inference_mode()
+    def admit(self, requests: Sequence[RowRequest]) -> None:
+        """Give each of these a row; there must be as many free, and each must fit."""
+        places = self.free[: len(requests)]
+        if len(places) < len(requests):
+            raise InputError(f"{len(requests)} texts come to {len(places)} free rows", "admit no more than `free`")
+        if not requests:
+            return
+        for one in requests:
+            self._require_fit(one)
+        at = torch.tensor(places, device=self.rows.ids.device)
+        prompts = Padded.of([one.prompt for one in requests])
+        sources = [one.source for one in requests if one.source is not None]
+        source = Padded.of(sources).to(at.device) if sources else None
+        self.stepper.admit(Inputs(prompts, source), self.state, at)
+        self.rows.put(list(requests), at)
+        for place, one in zip(places, requests, strict=True):
+            self.held[place], self.reached[place] = one, len(one.prompt) - 1
+
+    @torch.inference_mode()
+    def step(self, count: int = TOGETHER) -> None:
+        """So many steps in every row; fewer where no row may write so many more."""
+        asked = [one for one in self.held if one is not None]
+        if not asked:
+            return
+        count = min(count, max(self._left(row) for row, one in enumerate(self.held) if one is not None))
+        rows = self._bucket(max(row for row, one in enumerate(self.held) if one is not None) + 1)
+        reach = min(_reach(max(self.reached) + count), self.state.room)
+        state, kinds, part = self.state.part(rows), kinds_of(asked), self.rows.part(rows)
+        filters = asked[0].filters
+
+        def work() -> None:
+            state.most, state.reach = 0, reach  # what is looked at goes by this, and not by how far a row has got
+            step_rows(self.stepper, state, part, kinds, filters)
+
+        def undo() -> None:
+            part.restore(before)
+            state.lengths.copy_(lengths)
+
+        key = rows, reach, kinds, filters
+        if self.replays is not None and key not in self.replays:
+            before, lengths = part.copy(), state.lengths.clone()
+            self.replays.capture(key, work, undo)
+        for _ in range(count):
+            work() if self.replays is None else self.replays.replay(key)
+        for row, one in enumerate(self.held):
+            self.reached[row] += count if one is not None else 0
+
+    @torch.inference_mode()
+    def retire(self) -> list[tuple[RowRequest, Hypothesis]]:
+        """Who is done, with what was written; their rows are free."""
+        going = self.rows.going.tolist()
+        leaving = [row for row, one in enumerate(self.held) if one is not None and not going[row]]
+        if not leaving:
+            return []
+        at = torch.tensor(leaving, device=self.rows.ids.device)
+        told = (self.rows.written, self.rows.text, self.rows.likely, self.rows.lost)
+        counts, text, likely, lost = (one[at].cpu() for one in told)
+        found = []
+        for index, row in enumerate(leaving):
+            request, written = self.held[row], int(counts[index])
+            assert request is not None
+            own = slice(len(request.prompt), len(request.prompt) + written)
+            check_likely(likely[index, own])
+            if lost[index] >= 0:
+                raise nothing_left(int(lost[index]))
+            ids, scores = text[index, own].tolist(), tuple(likely[index, own].tolist())
+            found.append((request, Hypothesis(tuple(ids), sum(scores), (row,) * written, scores, self.path)))
+            self.held[row], self.reached[row] = None, 0
+        self.state.lengths.index_fill_(0, at, 0)
+        self._compact()
+        return found
+
+    @property
+    def path(self) -> str:
+        """How steps are made, in a word."""
+        return "graph" if self.replays is not None else "in place"
+
+    def clear(self) -> None:
+        """Let go of everybody."""
+        self.held, self.reached = [None] * self.capacity.rows, [0] * self.capacity.rows
+        self.rows.going.zero_()
+        self.state.lengths.zero_()
+
+    def _compact(self) -> None:
+        """Bring those in high rows into free low ones, where a step is then made for fewer rows."""
+        live = [row for row, one in enumerate(self.held) if one is not None]
+        if not live:
+            return
+        bucket = self._bucket(len(live))
+        if bucket >= self._bucket(live[-1] + 1):
+            return
+        moving = [row for row in live if row >= bucket]
+        places = [row for row in range(bucket) if self.held[row] is None][: len(moving)]
+        device = self.rows.ids.device
+        rows, to = torch.tensor(moving, device=device), torch.tensor(places, device=device)
+        self.state.move(rows, to)
+        self.rows.move(rows, to)
+        self.state.lengths.index_fill_(0, rows, 0)
+        for row, place in zip(moving, places, strict=True):
+            self.held[place], self.reached[place] = self.held[row], self.reached[row]
+            self.held[row], self.reached[row] = None, 0
+
+    def _bucket(self, rows: int) -> int:
+        """How many rows a step is made for: a power of two, or all."""
+        return min(1 << (rows - 1).bit_length(), self.capacity.rows)
+
+    def _left(self, row: int) -> int:
+        """How many more tokens a row may write, at most."""
+        request = self.held[row]
+        assert request is not None
+        return request.stop.max_new_tokens - (self.reached[row] - len(request.prompt) + 1)
+
+    def _require_fit(self, one: RowRequest) -> None:
+        capacity = self.capacity
+        if not capacity.holds(Capacity(1, one.length, len(one.source or ()))) or len(one.stop.eos_ids) > ENDS:
+            raise InputError(
+                f"a text of {len(one.prompt)} tokens and {one.stop.max_new_tokens} new ones does not fit into rows of "
+                f"{capacity.room}",
+                "make an engine with more room, or ask for fewer",
+            )
+        beside = next((held.filters for held in self.held if held is not None), one.filters)
+        if beside != one.filters:
+            raise InputError(
+                f"a text with the filters {one.filters} stands beside others with {beside}",
+                "admit it when those have left, or to an engine of its own",
+            )
+
+
+def _reach(tokens: int) -> int:
+    """How many keys a step looks at: a power of two or one and a half times it, from 64; 128 comes next."""
+    size = 64
+    while size < tokens:
+        halfway = size & (size - 1) == 0 and size > 64
+        size = size * 3 // 2 if halfway else size // 3 * 4 if size > 64 else 128
+    return size
+
+
+@dataclass
+class _Kept:
+    """An engine, what its graphs were captured of, and whether anybody uses it."""
+
+    engine: RowEngine
+    weights: tuple[int, ...]
+    lock: threading.Lock
+
+
+_KEPT: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
+
+
+def decode(model: Network, requests: Sequence[RowRequest]) -> list[Hypothesis]:
+    """What is written to each request, in their order. The memory and the graphs are kept with the model."""
+    capacity = Capacity(
+        1 << (len(requests) - 1).bit_length(),
+        max(one.length for one in requests),
+        max(len(one.source or ()) for one in requests),
+    )
+    kept = _kept_for(model, capacity)
+    engine = kept.engine if kept is not None else RowEngine(model.in_place(), capacity)
+    try:
+        asked = [replace(one) for one in requests]  # the same request may be there twice
+        engine.admit(asked)
+        places = {id(one): place for place, one in enumerate(asked)}
+        found: dict[int, Hypothesis] = {}
+        while engine.busy:
+            engine.step()
+            found |= {places[id(request)]: hypothesis for request, hypothesis in engine.retire()}
+    finally:
+        engine.clear()
+        if kept is not None:
+            kept.lock.release()
+    return [found[place] for place in range(len(requests))]
+
+
+def _kept_for(model: Network, capacity: Capacity) -> _Kept | None:
+    """The model's engine, large enough and ours until it is released; None where somebody else is using it."""
+    weights = tuple(one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
+    kept = _KEPT.get(model)
+    if kept is not None and not kept.lock.acquire(blocking=False):
+        return None
+    if kept is None or kept.weights != weights or not kept.engine.capacity.holds(capacity):
+        same = kept is not None and kept.weights == weights
+        wanted = kept.engine.capacity.joined(capacity) if kept is not None and same else capacity
+        _KEPT.pop(model, None)
+        kept = _Kept(RowEngine(model.in_place(), wanted), weights, threading.Lock())
+        kept.lock.acquire()
+        _KEPT[model] = kept
+    return kept

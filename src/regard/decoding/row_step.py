@@ -1,0 +1,36 @@
+"""One step of decoding in place, in every row at once: read a token, choose the next, keep it, see who is done.
+
+Nothing is asked of the host, no shape depends on a number, and all memory stays where it is, so the step can be
+captured in a CUDA graph; on a CPU it runs as it is written, and gives the same.
+"""
+
+import torch
+
+from regard.decoding.counter_random import uniform
+from regard.decoding.filters import Filter, apply
+from regard.decoding.requests import Rows
+from regard.decoding.row_sampling import Kinds, choose
+from regard.models.in_place import InPlaceDecoder, InPlaceState
+
+
+def step_rows(
+    stepper: InPlaceDecoder, state: InPlaceState, rows: Rows, kinds: Kinds, filters: tuple[Filter, ...] = ()
+) -> None:
+    """One token further in every row that is going; one that is done stays where it is."""
+    logits, _ = stepper.step(rows.ids, state)
+    scores = apply(filters, logits, rows.generated) if filters else logits
+    draws = uniform(rows.seeds, rows.written) if kinds.draws else None
+    ids = choose(scores, rows.asked, kinds, draws)
+    wide = logits if logits.dtype == rows.likely.dtype else logits.float()
+    likely = wide.gather(1, ids[:, None]) - wide.logsumexp(dim=-1, keepdim=True)
+    if filters:
+        nothing = scores.gather(1, ids[:, None]).squeeze(1).isneginf() & rows.going & (rows.lost < 0)
+        rows.lost.copy_(torch.where(nothing, rows.written, rows.lost))
+    at = (rows.read + rows.written)[:, None]
+    rows.text.scatter_(1, at, ids[:, None])
+    rows.likely.scatter_(1, at, likely.to(rows.likely.dtype))
+    state.lengths.sub_((~rows.going).long())
+    rows.written.add_(rows.going)
+    ended = (ids[:, None] == rows.ends).any(dim=1) | (rows.written >= rows.limits)
+    rows.going.logical_and_(~ended)
+    rows.ids.copy_(ids)

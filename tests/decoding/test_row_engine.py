@@ -1,0 +1,333 @@
+"""The engine that works in place writes what the plain loop writes, token for token, whoever comes and goes beside it.
+
+On a CPU its step runs as it is written; that a graph replays the same is in tests/gpu.
+"""
+
+import gc
+import math
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_steppers import END, transformer_case
+
+from regard.data.batching import Inputs, Padded
+from regard.decoding import paths, row_engine
+from regard.decoding.counter_random import seed_of, uniform
+from regard.decoding.engine import generate
+from regard.decoding.filters import ForcedEos, Generated, Suppressed, min_p, temperature, top_k, top_p
+from regard.decoding.hypothesis import Stop
+from regard.decoding.requests import RowRequest, kinds_of
+from regard.decoding.row_engine import Capacity, RowEngine, decode
+from regard.decoding.row_sampling import Asked, choose, kept
+from regard.decoding.strategies import Beam, Greedy, Sample
+from regard.errors import InputError
+from regard.inspection.capture import watch_module
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+
+LIMIT = 9
+STRATEGIES = (
+    *(Greedy(), Sample(1.4, seed=2), Sample(top_k=3, top_p=0.9, seed=1), Sample(top_p=0.6), Sample(top_k=2)),
+    *(Sample(min_p=0.3), Sample(1.2, top_k=5, min_p=0.1), Sample(repetition_penalty=1.7, seed=3)),
+)
+CASES = {
+    "decoder, rotary": ("decoder", "rotary", 1),
+    "decoder, alibi": ("decoder", "alibi", 4),
+    "decoder, t5": ("decoder", "t5", 2),
+    "decoder, learned": ("decoder", "learned", 0),
+    "encoder_decoder": ("encoder_decoder", "sinusoidal", 0),
+}
+
+
+@pytest.fixture
+def anywhere(monkeypatch):
+    """The engine decodes on a CPU too."""
+    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+@pytest.mark.parametrize("name", CASES)
+def test_the_engine_writes_what_the_plain_loop_writes(name, strategy, monkeypatch):
+    architecture, positions, seed = CASES[name]
+    case = transformer_case(architecture, positions, seed=seed)
+    plain = generate(case.stepper, case.inputs, strategy, Stop(END, LIMIT))
+    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
+    found = generate(case.stepper, case.inputs, strategy, Stop(END, LIMIT))
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    assert [one.path for one in (*plain, *found)] == ["plain"] * 4 + ["in place"] * 4
+    for own, other in zip(found, plain, strict=True):
+        assert math.isclose(own.score, other.score, abs_tol=1e-9)
+
+
+def model(seed: int = 0) -> Transformer:
+    stepper: Transformer = transformer_case("decoder", "rotary", seed=seed).stepper
+    return stepper
+
+
+def requests() -> list[RowRequest]:
+    """Prompts, strategies, seeds and limits of their own."""
+    draw = torch.Generator().manual_seed(4)
+    strategies = (Greedy(), Sample(1.3, seed=5), Sample(top_k=3, seed=1), Sample(0.8, top_p=0.7, seed=9))
+    return [
+        RowRequest(
+            tuple(torch.randint(7, (1 + number % 5,), generator=draw).tolist()),
+            strategies[number % 4],
+            Stop(END, 1 + (5 * number) % 11, other_eos_ids=(3,) if number % 3 == 0 else ()),
+            number,
+        )
+        for number in range(11)
+    ]
+
+
+def alone(stepper: Transformer, request: RowRequest) -> tuple[int, ...]:
+    """By the plain loop, beside nobody."""
+    strategy = request.strategy
+    if isinstance(strategy, Sample):
+        strategy = replace(strategy, first=request.number)
+    return generate(stepper, Inputs(Padded.of([request.prompt])), strategy, request.stop)[0].ids
+
+
+@settings(max_examples=12)
+@given(st.data())
+def test_a_request_gives_the_same_alone_and_among_any_that_come_and_go(data):
+    stepper = model()
+    expected = {one: alone(stepper, one) for one in requests()}
+    engine = RowEngine(stepper.in_place(), Capacity(data.draw(st.sampled_from((1, 3, 4, 8))), 20))
+    waiting, found = list(expected), {}
+    while waiting or engine.busy:
+        coming = data.draw(st.integers(0 if engine.busy else 1, len(engine.free)))
+        engine.admit(waiting[:coming])
+        waiting = waiting[coming:]
+        engine.step(data.draw(st.integers(1, 5)))
+        found |= {request: hypothesis.ids for request, hypothesis in engine.retire()}
+    assert found == expected
+
+
+def test_texts_of_unequal_length_move_together_as_others_finish():
+    stepper = model()
+    engine = RowEngine(stepper.in_place(), Capacity(8, 40))
+    asked = [RowRequest((1, 2), Greedy(), Stop(-5, 30 if number == 6 else 2), number) for number in range(7)]
+    engine.admit(asked)
+    engine.step(4)
+    assert len(engine.retire()) == 6
+    assert [row for row, one in enumerate(engine.held) if one is not None] == [0]
+    while engine.busy:
+        engine.step()
+        found = engine.retire()
+    assert found[0][1].ids == alone(stepper, asked[6])
+
+
+def test_decoding_goes_beyond_the_keys_that_a_step_first_looks_at():
+    stepper = model()
+    [found] = decode(stepper, [RowRequest((1, 2, 3), Greedy(), Stop(-5, 150))])
+    assert found.ids == alone(stepper, RowRequest((1, 2, 3), Greedy(), Stop(-5, 150)))
+    assert [row_engine._reach(tokens) for tokens in (1, 64, 65, 129, 193, 300, 700)] == [
+        64,
+        64,
+        128,
+        192,
+        256,
+        384,
+        768,
+    ]
+
+
+FILTERS = (Suppressed((4, 5)), ForcedEos(END))
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Sample(1.4, seed=2), Sample(repetition_penalty=1.7)], ids=repr)
+def test_filters_of_the_device_see_what_was_written(strategy, monkeypatch):
+    case = transformer_case("decoder", "rotary", seed=1)
+    plain = generate(case.stepper, case.inputs, strategy, Stop(-5, LIMIT), FILTERS)
+    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
+    found = generate(case.stepper, case.inputs, strategy, Stop(-5, LIMIT), FILTERS)
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    assert {one.path for one in found} == {"in place"}
+    assert all(one.ids[-1] == END and not {4, 5} & set(one.ids) for one in found)
+
+
+def test_filters_that_leave_nothing_are_told_of(anywhere):
+    case = transformer_case("decoder", "rotary", seed=1)
+    with pytest.raises(InputError, match="the constraints leave no token to choose as token 1 of the answer"):
+        generate(case.stepper, case.inputs, Greedy(), Stop(-5, 4), (Suppressed(tuple(range(7))),))
+
+
+def test_rows_with_other_filters_are_not_stepped_together():
+    held = model()
+    engine = RowEngine(held.in_place(), Capacity(2, 20))
+    engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 5), filters=FILTERS)])
+    with pytest.raises(InputError, match=r"stands beside others with .* admit it when those have left"):
+        engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 5))])
+
+
+class Evens:
+    """A filter that is asked on the host."""
+
+    on_device = False
+
+    def __call__(self, scores: torch.Tensor, generated: Generated) -> torch.Tensor:
+        return scores.index_fill(-1, torch.arange(1, scores.shape[-1], 2), -torch.inf)
+
+
+# What stays on the plain path
+
+
+def test_what_the_engine_cannot_do_takes_the_plain_path(anywhere, monkeypatch):
+    case = transformer_case("decoder", "learned")
+    stop = Stop(END, 5)
+    assert generate(case.stepper, case.inputs, Beam(2), stop)[0].path == "plain"
+    assert generate(case.stepper, case.inputs, Greedy(), stop)[0].path == "in place"
+    stepper, inputs = case.stepper, case.inputs
+    assert paths.why_plain(stepper, inputs, Greedy(), stop, ()) is None
+    assert paths.why_plain(stepper, inputs, Beam(2), stop, ()) == "Beam looks at several rows at once"
+    assert paths.why_plain(stepper, inputs, Greedy(), Stop(END, 99), ()) == "104 tokens are more than 29 positions"
+    assert paths.why_plain(stepper, inputs, Greedy(), stop, (Suppressed((3,)),)) is None
+    assert paths.why_plain(stepper, inputs, Greedy(), stop, (Evens(),)) == "Evens is asked at every step"
+    looked_at = Stop(END, 5, met=lambda ids: len(ids) > 2)
+    assert paths.why_plain(stepper, inputs, Greedy(), looked_at, ()) == "what was written is looked at after every step"
+    monkeypatch.setattr(paths, "DEVICES", {"cuda"})
+    assert paths.why_plain(stepper, inputs, Greedy(), stop, ()) == "on cpu it is as fast"
+
+
+def test_a_watched_row_takes_the_plain_path_and_gives_the_same_tokens(anywhere):
+    case = transformer_case("decoder", "rotary", seed=1)
+    unseen = generate(case.stepper, case.inputs, Greedy(), Stop(END, LIMIT))
+    with watch_module(case.stepper) as seen:
+        watched = generate(case.stepper, case.inputs, Greedy(), Stop(END, LIMIT))
+    assert [one.ids for one in watched] == [one.ids for one in unseen]
+    assert {one.path for one in watched} == {"plain"}
+    assert {one.path for one in unseen} == {"in place"}
+    assert seen.weights("decoder.0.self", batch=0, rows=[-1]).shape[0] == 3
+
+
+def test_more_than_there_is_room_for_is_refused():
+    held = model()
+    engine = RowEngine(held.in_place(), Capacity(2, 20))
+    one = RowRequest((1, 2), Greedy(), Stop(END, 5))
+    with pytest.raises(InputError, match="3 texts come to 2 free rows"):
+        engine.admit([one] * 3)
+    with pytest.raises(InputError, match="2 tokens and 19 new ones does not fit into rows of 20"):
+        engine.admit([RowRequest((1, 2), Greedy(), Stop(END, 19))])
+    assert not engine.busy
+
+
+def test_logits_that_are_no_numbers_are_refused():
+    stepper = model()
+    with torch.no_grad():
+        stepper.output.weight[3] = torch.nan
+    with pytest.raises(InputError, match="logits hold NaN"):
+        decode(stepper, [RowRequest((1, 2), Greedy(), Stop(END, 5))])
+
+
+def test_the_memory_is_kept_with_the_model_and_goes_with_it():
+    stepper = model()
+    small, large = RowRequest((1,), Greedy(), Stop(END, 3)), RowRequest((1, 2, 3, 4), Greedy(), Stop(END, 90))
+    decode(stepper, [large])
+    engine = row_engine._KEPT[stepper].engine
+    decode(stepper, [small])
+    assert row_engine._KEPT[stepper].engine is engine
+    decode(stepper, [small] * 3)
+    assert row_engine._KEPT[stepper].engine is not engine
+    assert row_engine._KEPT[stepper].engine.capacity.room == 94
+    row_engine._KEPT[stepper].lock.acquire()  # somebody else is decoding
+    assert decode(stepper, [large])[0].ids == alone(stepper, large)
+    held, engine = weakref.ref(stepper), None
+    del stepper
+    gc.collect()
+    assert held() is None
+
+
+# Random numbers and what is drawn from
+
+
+def splitmix(state: int) -> int:
+    """SplitMix64 as it is published, in whole numbers without end."""
+    state = (state + 0x9E3779B97F4A7C15) % 2**64
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    state = (state ^ state >> 27) * 0x94D049BB133111EB % 2**64
+    return state ^ state >> 31
+
+
+@given(st.integers(-(2**40), 2**40), st.integers(0, 10**6), st.integers(0, 10**5))
+def test_a_draw_is_a_function_of_seed_and_place(seed, number, place):
+    own = seed_of(seed, number)
+    expected = splitmix((splitmix(own % 2**64) + place * 0x9E3779B97F4A7C15) % 2**64) // 2**11 / 2**53
+    assert float(uniform(torch.tensor([own]), torch.tensor([place]))) == expected
+
+
+def test_draws_are_spread_evenly_over_places_and_over_seeds():
+    for seeds, places in (
+        (torch.full((40_000,), 7), torch.arange(40_000)),
+        (torch.tensor([seed_of(3, number) for number in range(40_000)]), torch.zeros(40_000, dtype=torch.long)),
+    ):
+        drawn = uniform(seeds, places)
+        counts = torch.histc(drawn, 50, 0, 1)
+        assert float(((counts - 800) ** 2 / 800).sum()) < 85.4  # χ² of 49 degrees, 0.999
+        assert abs(float(torch.corrcoef(torch.stack([drawn[:-1], drawn[1:]]))[0, 1])) < 0.02
+
+
+@given(
+    st.lists(st.integers(-3, 3), min_size=2, max_size=12),
+    st.sampled_from((0.3, 1.0, 2.5)),
+    st.one_of(st.none(), st.integers(1, 14)),
+    st.one_of(st.none(), st.sampled_from((0.05, 0.37, 0.71, 0.93, 1.0))),
+    st.one_of(st.none(), st.sampled_from((0.02, 0.4, 1.0))),
+    st.integers(0, 3),
+)
+def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, count, mass, share, neighbours):
+    """Beside rows that ask for other things; logits in few steps, so that many are equal."""
+    logits = torch.tensor([values] * (1 + neighbours)).double() / 2
+    others = [Greedy(), Sample(top_k=2), Sample(0.5, top_p=0.4)][:neighbours]
+    asked = [RowRequest((0,), one, Stop(0, 1)) for one in (Sample(warmth, count, mass, share), *others)]
+    kinds = kinds_of(asked)
+    assert kinds.draws
+    sampled = [Sample(top_k=1) if isinstance(one.strategy, Greedy) else one.strategy for one in asked]
+    rows = Asked(
+        torch.tensor([one.temperature for one in sampled], dtype=torch.float64),
+        torch.tensor([one.top_k or 2**62 for one in sampled]),
+        torch.tensor([one.top_p or 1.0 for one in sampled], dtype=torch.float64),
+        torch.tensor([one.min_p or 0.0 for one in sampled], dtype=torch.float64),
+    )
+    found = kept(logits, rows, kinds)
+    for row, one in enumerate(sampled):
+        expected = temperature(logits[row : row + 1], one.temperature)
+        if one.top_k is not None and one.top_k < len(values):
+            expected = top_k(expected, one.top_k)
+        if one.top_p is not None:
+            expected = top_p(expected, one.top_p)
+        if one.min_p is not None:
+            expected = min_p(expected, one.min_p)
+        assert torch.equal(found[row], expected[0])
+    greedy = choose(logits, rows, kinds_of([RowRequest((0,), Greedy(), Stop(0, 1))]), None)
+    assert greedy.tolist() == [values.index(max(values))] * (1 + neighbours)
+
+
+def test_evenly_spread_draws_give_every_token_its_share():
+    logits = torch.tensor([[1.0, 2.0, 0.0, 2.0]]).double().expand(1000, -1)
+    ones = torch.ones(1000).double()
+    asked = Asked(ones * 0.7, torch.full((1000,), 3), ones, ones * 0)
+    draws = (torch.arange(1000).double() + 0.5) / 1000
+    kinds = kinds_of([RowRequest((0,), Sample(0.7, top_k=3), Stop(0, 1))])
+    shares = torch.bincount(choose(logits, asked, kinds, draws), minlength=4) / 1000
+    expected = (logits[0] / 0.7).masked_fill(torch.tensor([False, False, True, False]), -torch.inf).softmax(-1)
+    assert (shares - expected).abs().max() < 2e-3
+
+
+def test_a_deep_stack_of_shared_heads_decodes_alike(anywhere):
+    """As in LLaMA: rotary, fewer key heads, gated, RMS norms."""
+    torch.manual_seed(0)
+    shape = {"width": 16, "heads": 4, "key_value_heads": 2, "feedforward": "swiglu", "norm": "rms", "bias": False}
+    config = TransformerConfig(
+        architecture="decoder", vocabulary=11, layers=3, positions="rotary", norm_placement="pre", **shape
+    )
+    stepper = config.build().double().eval()
+    found = generate(stepper, Inputs(Padded.of([[1, 5], [3]])), Greedy(), Stop(-5, 12))
+    for prompt, one in zip(([1, 5], [3]), found, strict=True):
+        text = list(prompt)
+        for token in one.ids:
+            assert int(stepper(Inputs(Padded.of([text])))[0, -1].argmax()) == token
+            text.append(token)
