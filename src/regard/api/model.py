@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.api import notebook
 from regard.api.explanation import Explanation
+from regard.api.inside import heads_of
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Beam, Strategy
@@ -21,6 +22,8 @@ from regard.devices import dtype_of, usable_device
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
+from regard.inspection.head_report import HeadReport
+from regard.inspection.heads import HeadMeasures, measure_heads
 from regard.inspection.maps import labels
 from regard.layers.linear import parameter_count
 from regard.models.checkpoint import save_model
@@ -216,6 +219,10 @@ class Model:
                 self._read(text) if target is None else self._read_target(seen, text, target)
         return seen
 
+    def heads(self, texts: Sequence[str] | None = None) -> HeadReport:
+        """What kind of head each head is, measured on texts, or on a small English grammar where none are given."""
+        return heads_of(self, texts)
+
     @torch.no_grad()
     def _read(self, text: str) -> None:
         self.module(self.writer.prompt(self, [text]).to(self.device))
@@ -311,6 +318,10 @@ class Watched(Recording):
         crossing = [name for name in seen.layers if seen.crosses(name)]
         seen.find(None)  # says it where nothing was seen
         return Tokens(*labels(seen, layer or (crossing or seen.layers)[0], self._named()))
+
+    def heads(self) -> list[HeadMeasures]:
+        """What kind of head each head is, on the texts that were seen: entropy, distance, previous token …"""
+        return measure_heads(self, [] if self.tokenizer is None else [*self.tokenizer.special_ids.values()])
 
     def save(
         self,

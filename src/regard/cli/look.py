@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.look_inside import show_heads
 from regard.cli.options import Device, Plugin, Precision, where
 from regard.cli.output import to_json
 from regard.errors import FileError, InputError
@@ -16,19 +17,22 @@ if TYPE_CHECKING:
     from regard.api.model import Watched
 
 
-Text = Annotated[list[str], typer.Argument(help="The text the model reads; with --meaning, several sentences.")]
+Text = Annotated[
+    list[str] | None,
+    typer.Argument(help="The text the model reads; with --meaning and --heads, several.", show_default=False),
+]
 To = Annotated[
     Path | None,
     typer.Option(
         help="A picture, .png, .svg or .pdf, or a page to explore, .html.",
-        show_default="attention.png; steps.png with --steps, meaning.png with --meaning, word.png with --word",
+        show_default="attention.png; steps.png with --steps, and likewise with --meaning, --word and --heads",
     ),
 ]
 Meaning = Annotated[
     str | None, typer.Option(help="A word of all sentences: how far apart the layers move it, and what moved it.")
 ]
 Numbers = Annotated[
-    bool, typer.Option("--json", help="The numbers of --word, --meaning or --steps as one JSON object.")
+    bool, typer.Option("--json", help="The numbers of --word, --meaning, --steps or --heads as one JSON object.")
 ]
 NoSpecial = Annotated[
     bool, typer.Option("--no-special-tokens", help="Leave them out; the other weights stay, their share is said.")
@@ -59,6 +63,8 @@ class Look:
     @property
     def one(self) -> str:
         """The text, of which there must be one."""
+        if not self.text:
+            raise InputError("there is no text to look at", "give one after the model")
         if len(self.text) > 1:
             raise InputError(
                 f"{len(self.text)} texts cannot be looked at together", "give one, or name a word with --meaning"
@@ -83,7 +89,7 @@ class Look:
 
 def look(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
-    text: Text,
+    text: Text = None,
     target: Annotated[str | None, typer.Option(help="The answer to look at; the model's own if absent.")] = None,
     generate: Annotated[bool, typer.Option("--generate", help="A language model goes on with the text.")] = False,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Length limit of the answer.")] = None,
@@ -99,6 +105,9 @@ def look(
     word: Annotated[
         str | None, typer.Option(help="A word of the text: where it looks, in all layers and heads.")
     ] = None,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Every head by what it does; on a small English grammar without a text.")
+    ] = False,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Numbers = False,
@@ -108,27 +117,34 @@ def look(
 
     A language model reads the text; it goes on with it only if --generate or --max-new-tokens asks for that.
 
+    With `--heads`: `regard look MODEL --heads`, or `regard look MODEL "A text." "Another." --heads --json`.
+
     Example: `regard look runs/demo "de: 3 mars 2021" --to attention.png`, the same `--to attention.html` to explore,
     or `--steps --row 2` for the four steps of the third written token.
 
     With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`; with `--word`:
     `regard look MODEL "The cup did not fit in the bag because it was too big." --word it`.
     """
-    kind = "meaning" if meaning is not None else "word" if word is not None else "steps" if steps else "attention"
+    modes = {"meaning": meaning is not None, "heads": heads, "word": word is not None, "steps": steps}
+    kind = next((name for name, chosen in modes.items() if chosen), "attention")
     to = to or Path(f"{kind}.png")
-    asked = Look(model, text, to, as_json, target, generate, max_new_tokens, not no_special_tokens, device, precision)
-    if meaning is not None or word is not None:
+    read = text or []
+    asked = Look(model, read, to, as_json, target, generate, max_new_tokens, not no_special_tokens, device, precision)
+    if kind in ("meaning", "heads", "word"):
         options = {"--layer": layer, "--head": head, "--row": row, "--words": words or None, "--steps": steps or None}
-        options |= {"--target": target} if meaning is None else {"--target": target, "--word": word}
-        if meaning is not None:
-            options |= {"--no-special-tokens": no_special_tokens or None, "--generate": generate or None}
-            options |= {"--max-new-tokens": max_new_tokens}
-        _refuse_given(options, "--meaning" if meaning is not None else "--word")
+        options |= {"--target": target}
+        if kind != "word":
+            options |= {"--word": word, "--no-special-tokens": no_special_tokens or None}
+            options |= {"--generate": generate or None, "--max-new-tokens": max_new_tokens}
+        options |= {"--heads": heads or None} if kind == "meaning" else {}
+        _refuse_given(options, f"--{kind}")
     elif as_json and not steps:
-        raise InputError("--json has no effect on a picture alone", "add --word, --meaning or --steps")
+        raise InputError("--json has no effect on a picture alone", "add --word, --meaning, --steps or --heads")
     refuse_existing(to, force)
     if meaning is not None:
         _show_meaning(asked, meaning)
+    elif heads:
+        show_heads(asked)
     elif word is not None:
         _show_word(asked, word)
     elif steps:

@@ -65,10 +65,8 @@ def labels(seen: Recording, layer: str, tokenizer: Tokenizer) -> tuple[tuple[str
     return tuple(stood), tuple(stood)
 
 
-def special_tokens(
-    seen: Recording, layer: str, tokenizer: Tokenizer
-) -> tuple[Bool[np.ndarray, "rows"], Bool[np.ndarray, "columns"]]:
-    """Which of a layer's rows and columns are special tokens, by their ids; `labels` has their names."""
+def token_ids(seen: Recording, layer: str) -> tuple[list[int], list[int]]:
+    """The ids of a layer's rows and columns in the single text that was seen; `labels` has their names."""
     run, index = seen.find(None)
     if run.inputs is None:
         raise InputError("the run says nothing of its tokens", "watch `Model.run`, or ask `seen.weights` for numbers")
@@ -80,6 +78,14 @@ def special_tokens(
         rows = columns = read or rows
     elif seen.crosses(layer):
         rows, columns = [*tokens[1:], *chosen] if chosen else rows, read
+    return rows, columns
+
+
+def special_tokens(
+    seen: Recording, layer: str, tokenizer: Tokenizer
+) -> tuple[Bool[np.ndarray, "rows"], Bool[np.ndarray, "columns"]]:
+    """Which of a layer's rows and columns are special tokens, by their ids; `labels` has their names."""
+    rows, columns = token_ids(seen, layer)
     special = {*tokenizer.special_ids.values()}
     return np.array([one in special for one in rows]), np.array([one in special for one in columns])
 

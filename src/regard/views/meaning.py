@@ -5,7 +5,6 @@ every sentence, each word's share of what a layer changed (see `inspection/conte
 brown held it back. What is missing to 100 % is the layer's bias, feed-forward network and normalisation.
 """
 
-from collections.abc import Container
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +14,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
-from rich.cells import cell_len
 
 from regard.inspection.contextual import InSentence, Meaning
+from regard.views.columns import aligned
 from regard.views.figure import LINE, QUIET, TEXT, blank_page, frame, label, plain_style, printable
 from regard.views.steps import SIGNED
 
@@ -43,12 +42,12 @@ def meaning_text(meaning: Meaning) -> str:
         [layer, *(f"{number:.3f}" for number in numbers)]
         for layer, numbers in zip(meaning.layers, columns, strict=True)
     ]
-    lines += ["", *_aligned(rows), "", *findings(meaning)]
+    lines += ["", *aligned(rows), "", *findings(meaning)]
     for number, one in enumerate(meaning.sentences, start=1):
         lines += [
             "",
             f"What moved it in sentence {number}, {_begin(one)}",
-            *_aligned(_moved(meaning, one), left=(0, 5)),
+            *aligned(_moved(meaning, one), left=(0, 5)),
         ]
     lines += ["", "A share is of the length of the layer's change, along that change; below 0 it held back."]
     return "\n".join(lines)
@@ -127,20 +126,6 @@ def _percent(share: float) -> str:
 def _begin(one: InSentence) -> str:
     line = printable(" ".join(one.sentence.split()))
     return line if len(line) <= 80 else line[:79] + "…"
-
-
-def _aligned(rows: list[list[str]], left: Container[int] = (0,)) -> list[str]:
-    """Columns of words to the left, of numbers to the right; a rule below the heading."""
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = []
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            blank = " " * (width - cell_len(cell))
-            cells.append(cell + blank if column in left else blank + cell)
-        lines.append("  ".join(cells).rstrip())
-    rule = "─" * max(map(cell_len, lines))
-    return [lines[0], rule, *lines[1:]]
 
 
 def _draw_cosines(figure: Figure, meaning: Meaning, width: float, height: float) -> None:
