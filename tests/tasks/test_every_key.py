@@ -99,7 +99,7 @@ BASES["adapter"] = BASES["classification"] | {
     "tokenizer": {},
     "model": {"from": "begun", "adapter": {"rank": 2, "targets": ["query", "up"]}},
 }
-for optimizer in OPTIMIZERS.keys() - {"adamw"}:
+for optimizer in [one for one in OPTIMIZERS if one != "adamw"]:
     tokenizer = {"kind": "wordpiece", "size": 50}
     BASES[optimizer] = BASES["classification"] | {
         "tokenizer": tokenizer,

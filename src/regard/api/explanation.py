@@ -43,8 +43,10 @@ class Explanation:
         check_explanation(path, beam=isinstance(self.record, BeamTree))
         from regard.views.decoding_page import decoding_html, decoding_svg
 
-        drawn = isinstance(self.record, BeamTree) and path.suffix.lower() == ".svg"
-        write_text(path, decoding_svg(self.record) if drawn else decoding_html(self.record))
+        if isinstance(self.record, BeamTree) and path.suffix.lower() == ".svg":
+            write_text(path, decoding_svg(self.record))
+        else:
+            write_text(path, decoding_html(self.record))
 
     def _repr_html_(self) -> str:
         from regard.views.decoding_page import decoding_html

@@ -101,9 +101,9 @@ class Model:
         special tokens in a text are these tokens; without, they are text like any other.
         """
         if stop is not None:
-            texts = (stop,) if isinstance(stop, str) else tuple(stop)
+            ends = (stop,) if isinstance(stop, str) else tuple(stop)
             _ = self.writer
-            return self.decoded_so({"stop": texts}).run(
+            return self.decoded_so({"stop": ends}).run(
                 text, strategy=strategy, max_new_tokens=max_new_tokens, stream=stream, special_tokens=special_tokens
             )
         if special_tokens:

@@ -103,7 +103,7 @@ def to_generation_config(table: DecodingTable, ids: Mapping[str, int | None]) ->
         given["length_penalty"] = 1.0 if table.length_penalty is None else table.length_penalty
     ends = table.eos_ids or [ids.get("eos_token_id")]
     single = [[token] for token in table.suppressed or () if token not in ends]
-    said = {
+    written = {
         "eos_token_id": None if table.eos_ids is None else list(table.eos_ids),
         "bad_words_ids": [*single, *map(list, table.banned or ())],
         "suppress_tokens": [token for token in table.suppressed or () if token in ends],
@@ -111,7 +111,7 @@ def to_generation_config(table: DecodingTable, ids: Mapping[str, int | None]) ->
         "forced_eos_token_id": table.forced_eos,
         "renormalize_logits": table.renormalize,
     }
-    return given | {key: value for key, value in said.items() if value is not None and value not in ([], False)}
+    return given | {key: value for key, value in written.items() if value is not None and value not in ([], False)}
 
 
 def _file(folder: Path) -> Path:
