@@ -221,7 +221,7 @@ class Model:
 
     def heads(self, texts: Sequence[str] | None = None) -> HeadReport:
         """What kind of head each head is, measured on texts, or on a small English grammar where none are given."""
-        return heads_of(self, texts)
+        return heads_of(self, self.look, texts)
 
     @torch.no_grad()
     def _read(self, text: str) -> None:

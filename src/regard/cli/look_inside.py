@@ -1,12 +1,9 @@
 """What `regard look` shows of a whole model: its heads, each by what it does."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from regard.cli.look import Look
+from regard.cli.looking import Look
 
 
-def show_heads(asked: "Look") -> None:
+def show_heads(asked: Look) -> None:
     """Every head's measures: a table in the terminal, a scatter in the file."""
     from regard.views.figure import check_format, draw_to
     from regard.views.heads import draw_heads, heads_record, heads_text
