@@ -135,7 +135,12 @@ def run(
 
     Example: `regard run runs/demo "de: 3 mars 2021"`, or with `--beams 4 --explain --to beam.html`
     """
-    given: dict[str, Any] = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "temperature": temperature}
+    given: dict[str, Any] = {
+        "strategy": strategy,
+        "beams": beams,
+        "length_penalty": length_penalty,
+        "temperature": temperature,
+    }
     given |= {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed, "max_new_tokens": max_new_tokens}
     given |= {"diversity": diversity, "groups": groups, "alpha": alpha, "repetition_penalty": repetition_penalty}
     given |= {"no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
