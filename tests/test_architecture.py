@@ -7,6 +7,7 @@ the second half of this file breaks every rule once, in a small tree of its own,
 import ast
 import builtins
 import dis
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -317,6 +318,13 @@ def test_every_name_is_defined(tmp_path):
     assert unbound_names(PACKAGE) == []
     broken = "from regard.errors import InputError\n\ndef f(rows):\n    def g():\n        raise ConfigError(rows)\n"
     assert unbound_names(build(tmp_path, {"api.py": broken})) == ["api.py: nothing defines ConfigError"]
+
+
+def test_every_test_file_has_a_name_of_its_own():
+    """Pytest imports them by it; those of `compiled` run in a process of their own."""
+    tests = Path(__file__).parent
+    names = Counter(path.name for path in tests.rglob("test_*.py") if path.parent.name != "compiled")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_guide_for_contributors_states_the_same_rules():

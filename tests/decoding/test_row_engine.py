@@ -22,7 +22,7 @@ from regard.decoding.filters import ForcedEos, Generated, Suppressed, min_p, tem
 from regard.decoding.hypothesis import Stop
 from regard.decoding.requests import RowRequest, kinds_of
 from regard.decoding.row_engine import Capacity, RowEngine, decode
-from regard.decoding.row_sampling import Asked, choose, kept
+from regard.decoding.row_sampling import SamplingParameters, choose, kept
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
 from regard.inspection.capture import watch_module
@@ -286,7 +286,7 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
     kinds = kinds_of(asked)
     assert kinds.draws
     sampled = [Sample(top_k=1) if isinstance(one.strategy, Greedy) else one.strategy for one in asked]
-    rows = Asked(
+    rows = SamplingParameters(
         torch.tensor([one.temperature for one in sampled], dtype=torch.float64),
         torch.tensor([one.top_k or 2**62 for one in sampled]),
         torch.tensor([one.top_p or 1.0 for one in sampled], dtype=torch.float64),
@@ -309,7 +309,7 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
 def test_evenly_spread_draws_give_every_token_its_share():
     logits = torch.tensor([[1.0, 2.0, 0.0, 2.0]]).double().expand(1000, -1)
     ones = torch.ones(1000).double()
-    asked = Asked(ones * 0.7, torch.full((1000,), 3), ones, ones * 0)
+    asked = SamplingParameters(ones * 0.7, torch.full((1000,), 3), ones, ones * 0)
     draws = (torch.arange(1000).double() + 0.5) / 1000
     kinds = kinds_of([RowRequest((0,), Sample(0.7, top_k=3), Stop(0, 1))])
     shares = torch.bincount(choose(logits, asked, kinds, draws), minlength=4) / 1000

@@ -11,7 +11,7 @@ from regard.models.network import read_shape
 from regard.models.transformer import Transformer
 from regard.training.groups import check_rates, depths, factors, freeze, groups
 from regard.training.optimizer_table import OPTIMIZERS, read_optimizer
-from regard.training.optimizers import Several, optimizer_of
+from regard.training.optimizers import CombinedOptimizer, optimizer_of
 from regard.training.plan import TrainingPlan
 
 MODEL = {"vocabulary": 11, "width": 6, "heads": 3, "layers": 3, "positions": "learned", "tie_embeddings": False}
@@ -210,13 +210,13 @@ def test_a_run_goes_on_bit_for_bit_whatever_steps_it(optimizer, tmp_path):
 
 def test_several_optimizers_are_saved_as_one():
     one, two = nn.Linear(3, 2), nn.Linear(2, 5)
-    both = Several([torch.optim.SGD(one.parameters(), momentum=0.5), torch.optim.AdamW(two.parameters())])
+    both = CombinedOptimizer([torch.optim.SGD(one.parameters(), momentum=0.5), torch.optim.AdamW(two.parameters())])
     for parameter in (*one.parameters(), *two.parameters()):
         parameter.grad = torch.randn_like(parameter)
     both.step()
     state = both.state_dict()
     assert set(state["state"]) == {0, 1, 2, 3}
-    again = Several([torch.optim.SGD(one.parameters(), momentum=0.5), torch.optim.AdamW(two.parameters())])
+    again = CombinedOptimizer([torch.optim.SGD(one.parameters(), momentum=0.5), torch.optim.AdamW(two.parameters())])
     again.load_state_dict(state)
     found = again.state_dict()["state"]
     assert all(

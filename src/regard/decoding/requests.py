@@ -10,7 +10,7 @@ from regard.axes import RowIds
 from regard.decoding.counter_random import seed_of
 from regard.decoding.filters import NOTHING, Filter, Generated
 from regard.decoding.hypothesis import Stop
-from regard.decoding.row_sampling import Asked, Kinds
+from regard.decoding.row_sampling import Kinds, SamplingParameters
 from regard.decoding.strategies import Greedy, Sample
 
 
@@ -94,9 +94,9 @@ class Rows:
         )
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> SamplingParameters:
         """What they ask for."""
-        return Asked(self.temperature, self.top_k, self.top_p, self.min_p)
+        return SamplingParameters(self.temperature, self.top_k, self.top_p, self.min_p)
 
     @property
     def generated(self) -> Generated:

@@ -33,7 +33,7 @@ class Kinds:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class SamplingParameters:
     """What each row asks for; greedy is a top-k of 1."""
 
     temperature: Float[Tensor, "rows"]
@@ -42,7 +42,7 @@ class Asked:
     min_p: Float[Tensor, "rows"]
 
 
-def choose(scores: RowLogits, asked: Asked, kinds: Kinds, draws: Float[Tensor, "rows"] | None) -> RowIds:
+def choose(scores: RowLogits, asked: SamplingParameters, kinds: Kinds, draws: Float[Tensor, "rows"] | None) -> RowIds:
     """The most likely token, or the one in whose slice of [0, 1) each row's draw falls, slices in id order."""
     if not kinds.draws or draws is None:
         return scores.max(dim=-1).indices
@@ -54,7 +54,7 @@ def choose(scores: RowLogits, asked: Asked, kinds: Kinds, draws: Float[Tensor, "
     return torch.minimum(chosen, last.max(dim=-1).values)  # rounding must not reach past the last allowed token
 
 
-def kept(logits: RowLogits, asked: Asked, kinds: Kinds) -> RowLogits:
+def kept(logits: RowLogits, asked: SamplingParameters, kinds: Kinds) -> RowLogits:
     """The scores of what may be drawn, `-inf` elsewhere, in float64."""
     scores = logits.double()
     scores = temperature(scores, asked.temperature[:, None])
@@ -63,7 +63,7 @@ def kept(logits: RowLogits, asked: Asked, kinds: Kinds) -> RowLogits:
     return min_p(scores, asked.min_p[:, None]) if kinds.smallest else scores
 
 
-def _ranked(scores: RowLogits, asked: Asked, kinds: Kinds) -> RowLogits:
+def _ranked(scores: RowLogits, asked: SamplingParameters, kinds: Kinds) -> RowLogits:
     """By top-k and top-p."""
     size = scores.shape[-1]
     count = asked.top_k[:, None].clamp(max=size)

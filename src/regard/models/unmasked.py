@@ -39,29 +39,31 @@ class UnmaskedConfig(UnmaskedShape, TransformerConfig):
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class UncachedState:
     """What was read and written so far, as ids: the whole state of a network that keeps nothing."""
 
     ids: Int[Tensor, "rows tokens"]
     lengths: Lengths
     source: Padded | None
 
-    def select(self, rows: RowIds) -> "Written":
+    def select(self, rows: RowIds) -> "UncachedState":
         """These rows, in this order."""
         source = self.source
         if source is not None:
             source = Padded(source.ids[rows], source.lengths[rows], source.ragged, source.side)
-        return Written(self.ids[rows], self.lengths[rows], source)
+        return UncachedState(self.ids[rows], self.lengths[rows], source)
 
-    def copy(self) -> "Written":
+    def copy(self) -> "UncachedState":
         """The same: it is a value."""
         return self
 
-    def trim(self, lengths: Lengths) -> "Written":
+    def trim(self, lengths: Lengths) -> "UncachedState":
         """The first so many tokens of every row."""
         most = int(lengths.max())
         at = torch.arange(most, device=self.ids.device) + (self.ids.shape[1] - self.lengths - most + lengths)[:, None]
-        return Written(self.ids.gather(1, at.clamp(min=0, max=max(self.ids.shape[1] - 1, 0))), lengths, self.source)
+        return UncachedState(
+            self.ids.gather(1, at.clamp(min=0, max=max(self.ids.shape[1] - 1, 0))), lengths, self.source
+        )
 
 
 class UnmaskedTransformer(Transformer):
@@ -81,18 +83,18 @@ class UnmaskedTransformer(Transformer):
         """Everything written is read anew at every step."""
         return "every token sees every other"
 
-    def start(self, inputs: Inputs) -> Written:  # type: ignore[override]
+    def start(self, inputs: Inputs) -> UncachedState:  # type: ignore[override]
         """Keep the prompt but for its last token."""
         tokens = inputs.tokens
         if tokens.ragged and tokens.side == "right":
             tokens = Padded.of(tokens.rows(), side="left").to(tokens.ids.device)
-        return Written(tokens.ids[:, :-1], tokens.lengths - 1, inputs.source)
+        return UncachedState(tokens.ids[:, :-1], tokens.lengths - 1, inputs.source)
 
     def extend(  # type: ignore[override]
-        self, ids: Int[Tensor, "rows tokens"], state: Written
-    ) -> tuple[Float[Tensor, "rows tokens vocab"], Written]:
+        self, ids: Int[Tensor, "rows tokens"], state: UncachedState
+    ) -> tuple[Float[Tensor, "rows tokens vocab"], UncachedState]:
         """Everything written so far read anew, with these tokens at its end."""
-        after = Written(torch.cat([state.ids, ids], dim=1), state.lengths + ids.shape[1], state.source)
+        after = UncachedState(torch.cat([state.ids, ids], dim=1), state.lengths + ids.shape[1], state.source)
         ragged = bool((after.lengths < after.ids.shape[1]).any())
         tokens = Padded(after.ids, after.lengths, ragged, "left")
         return self.logits(self.hidden(Inputs(tokens, after.source))[:, -ids.shape[1] :]), after

@@ -45,7 +45,7 @@ def muon(module: nn.Module, plan: TrainingPlan) -> Optimizer:
         found.append(own)
     if others:
         found.append(_adamw(others, plan))
-    return Several(found)
+    return CombinedOptimizer(found)
 
 
 def sgd(module: nn.Module, plan: TrainingPlan) -> torch.optim.SGD:
@@ -65,7 +65,7 @@ def _adamw(parts: list[dict[str, Any]], plan: TrainingPlan) -> torch.optim.AdamW
     return torch.optim.AdamW(parts, lr=plan.learning_rate, betas=table.betas, eps=EPSILON, fused=True)
 
 
-class Several(Optimizer):
+class CombinedOptimizer(Optimizer):
     """Optimizers of different parameters as one: their groups in a row, their memories numbered on."""
 
     def __init__(self, optimizers: list[Optimizer]) -> None:
