@@ -71,21 +71,13 @@ def look(
     With `--meaning`: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`; with `--word`:
     `regard look MODEL "The cup did not fit in the bag because it was too big." --word it`.
     """
-    modes = {"meaning": meaning is not None, "heads": heads, "word": word is not None, "steps": steps}
-    kind = next((name for name, chosen in modes.items() if chosen), "attention")
+    modes = {"meaning": meaning, "heads": heads or None, "word": word, "steps": steps or None}
+    given = {"--target": target, "--generate": generate or None, "--max-new-tokens": max_new_tokens, "--layer": layer}
+    given |= {"--head": head, "--words": words or None, "--row": row, "--json": as_json or None}
+    kind = _mode(modes, given | {"--no-special-tokens": no_special_tokens or None})
     to = to or Path(f"{kind}.png")
-    read = text or []
-    asked = Look(model, read, to, as_json, target, generate, max_new_tokens, not no_special_tokens, device, precision)
-    if kind in ("meaning", "heads", "word"):
-        options = {"--layer": layer, "--head": head, "--row": row, "--words": words or None, "--steps": steps or None}
-        options |= {"--target": target}
-        if kind != "word":
-            options |= {"--word": word, "--no-special-tokens": no_special_tokens or None}
-            options |= {"--generate": generate or None, "--max-new-tokens": max_new_tokens}
-        options |= {"--heads": heads or None} if kind == "meaning" else {}
-        _refuse_given(options, f"--{kind}")
-    elif as_json and not steps:
-        raise InputError("--json has no effect on a picture alone", "add --word, --meaning, --steps or --heads")
+    read, shown = text or [], not no_special_tokens
+    asked = Look(model, read, to, as_json, target, generate, max_new_tokens, shown, device, precision)
     refuse_existing(to, force)
     if meaning is not None:
         _show_meaning(asked, meaning)
@@ -94,20 +86,37 @@ def look(
     elif word is not None:
         _show_word(asked, word)
     elif steps:
-        _refuse_given({"--words": words or None, "--no-special-tokens": no_special_tokens or None}, "--steps")
         _show_steps(asked, layer, head or 0, row or 0)
     else:
-        if row is not None:
-            raise InputError("--row has no effect without --steps", "add --steps or leave it out")
         _show_attention(asked, layer, head, words)
 
 
-def _refuse_given(options: dict[str, Any], mode: str) -> None:
-    """No option is without effect."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        shows = "the steps are of one piece" if mode == "--steps" else "which shows every layer"
-        raise InputError(f"{given[0]} has no effect with {mode}, {shows}", "leave it out")
+READING = ("--generate", "--max-new-tokens")
+EFFECT = {
+    "meaning": ("--json",),
+    "heads": ("--json",),
+    "word": (*READING, "--no-special-tokens", "--json"),
+    "steps": ("--target", *READING, "--layer", "--head", "--row", "--json"),
+    "attention": ("--target", *READING, "--layer", "--head", "--words", "--no-special-tokens"),
+}
+"""What is shown, and the options that change something about it; of two that are asked for, the first is shown."""
+
+
+def _mode(modes: dict[str, Any], given: dict[str, Any]) -> str:
+    """What is shown; no option is without effect."""
+    asked = [name for name in EFFECT if modes.get(name) is not None]
+    kind = asked[0] if asked else "attention"
+    if kind == "attention":
+        if given["--json"]:
+            raise InputError("--json has no effect on a picture alone", "add --word, --meaning, --steps or --heads")
+        if given["--row"] is not None:
+            raise InputError("--row has no effect without --steps", "add --steps or leave it out")
+    idle = [f"--{name}" for name in asked[1:]]
+    idle += [name for name, value in given.items() if value is not None and name not in EFFECT[kind]]
+    if idle:
+        shows = "the steps are of one piece" if kind == "steps" else "which shows every layer"
+        raise InputError(f"{idle[0]} has no effect with --{kind}, {shows}", "leave it out")
+    return kind
 
 
 def refuse_existing(path: Path, force: bool) -> None:
