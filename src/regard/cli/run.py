@@ -135,15 +135,10 @@ def run(
 
     Example: `regard run runs/demo "de: 3 mars 2021"`, or with `--beams 4 --explain --to beam.html`
     """
-    given: dict[str, Any] = {
-        "strategy": strategy,
-        "beams": beams,
-        "length_penalty": length_penalty,
-        "temperature": temperature,
-    }
-    given |= {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed, "max_new_tokens": max_new_tokens}
-    given |= {"diversity": diversity, "groups": groups, "alpha": alpha, "repetition_penalty": repetition_penalty}
-    given |= {"no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
+    given: dict[str, Any] = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "seed": seed}
+    given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "groups": groups}
+    given |= {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
+    given |= {"diversity": diversity, "alpha": alpha, "repetition_penalty": repetition_penalty}
     given |= {"must_contain": must_contain, "must_not_contain": must_not_contain}
     asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force)
     asked.check(text)
