@@ -20,6 +20,7 @@ from regard.cli import (
     compare,
     convert,
     demo,
+    doctor,
     evaluate,
     listing,
     look,
@@ -68,6 +69,7 @@ app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
 app.command()(plot.plot)
+app.command()(doctor.doctor)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
