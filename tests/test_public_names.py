@@ -68,6 +68,7 @@ PUBLIC = [
     "TransformerConfig",
     "Window",
     "attend",
+    "doctor",
     "generate",
     "load",
     "register_mechanism",

@@ -117,7 +117,7 @@ def test_it_is_watched_and_drawn(recipe, tmp_path):
     assert (tmp_path / "seen.png").stat().st_size > 1000
 
 
-NOT_ABOUT_IT = {"packing", "windows", "devices", "weights", "tokenizer"}
+NOT_ABOUT_IT = {"packing", "tying", "windows", "devices", "weights", "tokenizer"}
 """It reads a source beside one text, all of it, on a CPU, and is given here without a folder."""
 
 

@@ -10,4 +10,16 @@ from regard.api.model import Model, Watched, save_around, watch
 from regard.api.preview import Preview, preview
 from regard.api.training import train
 
-__all__ = ["Model", "Preview", "Watched", "doctor", "load", "preview", "save_around", "tokenizer", "train", "vectors", "watch"]
+__all__ = [
+    "Model",
+    "Preview",
+    "Watched",
+    "doctor",
+    "load",
+    "preview",
+    "save_around",
+    "tokenizer",
+    "train",
+    "vectors",
+    "watch",
+]

@@ -5,6 +5,7 @@ and `start`, `step`, `extend` if it decodes) and by what comes out of a text of 
 """
 
 import copy
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -192,8 +193,8 @@ def difference(found: Tensor | Iterable[Tensor], expected: Tensor | Iterable[Ten
         return 0.0
     size = max(float(other.abs().amax()) for _, other in pairs)
     worst = [float((one - other).abs().amax()) for one, other in pairs]
-    whole = all(value == value for value in worst) and size == size  # nan is not itself
-    return max(worst) / max(size, SMALLEST) if whole else float("inf")
+    unlike = any(math.isnan(value) for value in (*worst, size))
+    return max(worst) / max(size, SMALLEST) if not unlike else float("inf")
 
 
 SMALLEST = 1e-6
@@ -205,6 +206,7 @@ def nothing_unfit(model: Examined) -> None:
 
 
 def needs_forward(model: Examined) -> str | None:
+    """Why it cannot be asked for logits of a text."""
     limit = getattr(getattr(model.module, "config", None), "position_limit", None)
     if limit is not None and limit < SHORTEST:
         return f"it has {limit} positions and the law is tried on texts of {SHORTEST} tokens"
@@ -212,20 +214,24 @@ def needs_forward(model: Examined) -> str | None:
 
 
 def needs_steps(model: Examined) -> str | None:
+    """Why it cannot be decoded with."""
     if not model.decodes:
         return "it does not decode" if model.network else "it has no start, step and extend"
     return needs_forward(model)
 
 
 def needs_loss(model: Examined) -> str | None:
+    """Why it cannot be trained."""
     return needs_forward(model) or ("it gives vectors and has no loss" if model.outputs == "none" else None)
 
 
 def needs_network(model: Examined) -> str | None:
+    """Why nothing says what it should be."""
     return None if model.network else "it is no Network of Regard's, so there is no config to go by"
 
 
 def needs_attention(model: Examined) -> str | None:
+    """Why there is nothing to look at in it."""
     return needs_forward(model) or (None if model.attentions else "it has no attention with queries and keys")
 
 

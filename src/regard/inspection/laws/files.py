@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def _of_file(model: Examined) -> Iterator[Trial]:
 
 
 def _weights(model: Examined, trial: Trial) -> float:
-    """How many tensors are not the same, bit for bit, in the file and in the module; the first is named by shrinking."""
+    """How many tensors are not the same, bit for bit, in the file and in the module."""
     assert model.folder is not None
     file, module = FileTensors(model.folder), _written(model)
     return float(sum(not _same(model, file, module, name) for name in trial.part.split(" ")))
@@ -202,7 +203,7 @@ def _tokenizer(model: Examined, trial: Trial) -> float:
     if trial.how == PLACED:
         spans = tokenizer.offsets(text)
         inside = all(0 <= first <= last <= len(text) for first, last in spans)
-        ordered = all(one[0] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+        ordered = all(one[0] <= other[0] for one, other in pairwise(spans))
         return float(len(spans) != len(ids) or not inside or not ordered)
     stream = tokenizer.stream()
     return float("".join([*map(stream.push, ids), stream.end()]) != tokenizer.decode(ids))
@@ -215,8 +216,8 @@ FILES = (
         _of_file,
         _weights,
         {
-            "": "a tensor was not loaded, or was changed after: it is left at its initial value, its name fits no slot, "
-            "or a tied one was replaced"
+            "": "a tensor was not loaded, or was changed after: it is left at its initial value, its name fits no "
+            "slot, or a tied one was replaced"
         },
         tolerance=0.0,
         unit="tensors that differ",
@@ -224,7 +225,8 @@ FILES = (
     ),
     Law(
         "tokenizer",
-        "Texts come back (normalised ones as they were read), no text spells a special token, offsets lie in order inside the text, and pieces add up.",
+        "Texts come back (normalised ones as they were read), no text spells a special token, offsets lie in order, "
+        "and pieces add up.",
         _spoken,
         _tokenizer,
         {

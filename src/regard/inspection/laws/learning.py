@@ -204,9 +204,7 @@ LEARNING = (
         "A training that is stopped and resumed ends with the same weights, bit for bit.",
         lambda model: [Trial()],
         _resume,
-        {
-            "": "something is not kept beside the weights: random numbers, the optimizer's moments, or the place in the data"
-        },
+        {"": "something is not kept beside the weights: random numbers, moments, the place in the data"},
         tolerance=0.0,
         unfit=lambda model: needs_network(model) or needs_loss(model),
         sample=f"a copy of one layer and a vocabulary of {SMALL_VOCABULARY}",
