@@ -21,7 +21,7 @@ TOGETHER = 2**22
 
 @dataclass(frozen=True, eq=False)
 class PooledMap:
-    """`cells[head, i, j]`: the largest size of a weight among rows `row_starts[i]` … and columns `column_starts[j]` …"""
+    """`cells[head, i, j]`: the largest size of a weight from `row_starts[i]`, `column_starts[j]` to the next starts."""
 
     cells: NDArray[Any]
     row_starts: NDArray[Any]

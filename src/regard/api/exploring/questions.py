@@ -10,6 +10,7 @@ from pydantic import Field
 
 from regard.api.exploring.decoding import OfBeam, OfPath, beam_record, path_record
 from regard.api.exploring.reading import Question, Reading
+from regard.api.exploring.words import OfWord, meaning_of, tokens_record
 from regard.errors import InputError
 from regard.inspection.heads import MEASURES, measure_heads
 from regard.inspection.maps import labels
@@ -164,4 +165,6 @@ QUESTIONS: dict[str, tuple[type[Question], Callable[[Reading, Any], dict[str, An
     "steps": (OfRow, steps),
     "path": (OfPath, path_record),
     "beam": (OfBeam, beam_record),
+    "tokens": (Question, tokens_record),
+    "meaning": (OfWord, meaning_of),
 }

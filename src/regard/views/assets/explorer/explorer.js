@@ -11,8 +11,10 @@ import { Overview } from "./overview.js";
 import { OneHead } from "./head.js";
 import { FourSteps } from "./steps.js";
 import { Decoding } from "./decoding.js";
+import { Tokens } from "./tokens.js";
+import { Meaning } from "./meaning.js";
 
-export const VIEWS = [Overview, OneHead, FourSteps, Decoding];
+export const VIEWS = [Overview, OneHead, FourSteps, Decoding, Tokens, Meaning];
 const LONGEST_LINK = 6000; // characters of a text that a link carries
 const FRESH = { view: "overview", layer: "", head: 0, row: -1, words: false, more: {} }; // `more` is what views keep themselves
 
@@ -24,6 +26,7 @@ export class Explorer {
     this.state = { ...FRESH, model: "", text: "", target: "", tokens: "" };
     this.reading = null;
     this.pending = 0; // questions that were not answered yet
+    root.dataset.pending = 0;
     this.colours = new Colours(root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.colours = new Colours(root);
@@ -74,7 +77,7 @@ export class Explorer {
     if (!this.linked) return;
     const said = { model: this.state.model, view: this.state.view };
     for (const key of ["target", "tokens", "layer"]) if (this.state[key]) said[key] = this.state[key];
-    for (const [key, value] of Object.entries(this.state.more)) said[key] = value;
+    for (const [key, value] of Object.entries(this.state.more)) if (value !== undefined) said[key] = value;
     if (this.state.head) said.head = this.state.head;
     if (this.state.row >= 0) said.row = this.state.row;
     if (this.state.words) said.words = 1;
