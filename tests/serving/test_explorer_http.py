@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.api.exploring.reading import A_SESSION, GoneError, Store, Wanted, read
+from regard.api.exploring.reading import A_SESSION, GoneError, TextStore, Wanted, read
 from small_models import small_model
 
 pytest.importorskip("fastapi")
@@ -131,7 +131,7 @@ def test_the_store_forgets_the_longest_unused_and_keeps_the_newest(models):
     kept = one.seen.forwards[0].layers["decoder.0.self"][0]
     numbers = kept.query.numel() + kept.new_keys.numel() + kept.new_values.numel()
     assert one.bytes == 2 * 4 * numbers
-    store = Store(memory=2 * one.bytes)
+    store = TextStore(memory=2 * one.bytes)
     names = [store.put(session, one) for session in "abc"]
     with pytest.raises(GoneError):
         store.get("a", names[0])
@@ -139,8 +139,8 @@ def test_the_store_forgets_the_longest_unused_and_keeps_the_newest(models):
     store.put("d", one)  # c was used before b
     with pytest.raises(GoneError):
         store.get("c", names[2])
-    assert Store(memory=1).put("a", one)  # what is larger than the bound is kept as long as it is alone
-    large = Store()
+    assert TextStore(memory=1).put("a", one)  # what is larger than the bound is kept as long as it is alone
+    large = TextStore()
     names = [large.put("a", one) for _ in range(A_SESSION + 1)]
     with pytest.raises(GoneError):
         large.get("a", names[0])

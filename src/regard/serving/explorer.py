@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.api.exploring.examples import model_record
 from regard.api.exploring.questions import QUESTIONS
-from regard.api.exploring.reading import LONGEST, MEMORY, GoneError, Store, Wanted, read, reading_record
+from regard.api.exploring.reading import LONGEST, MEMORY, GoneError, TextStore, Wanted, read, reading_record
 from regard.api.model import Model
 from regard.errors import InputError, RegardError, choose
 from regard.serving.guard import guard
@@ -28,7 +28,7 @@ KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 NAME = re.compile(r"[\w-]{1,64}")
 
 
-class Read(BaseModel):
+class ReadRequest(BaseModel):
     """A text to be read."""
 
     model_config = ConfigDict(extra="forbid")
@@ -43,7 +43,7 @@ def explorer(models: Mapping[str, Model], longest: int = LONGEST, memory: int = 
     """The app, for these models."""
     app = FastAPI(title="Regard's explorer", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(guard)
-    pages, store, locks = _pages(), Store(memory), {name: threading.Lock() for name in models}
+    pages, store, locks = _pages(), TextStore(memory), {name: threading.Lock() for name in models}
 
     @app.exception_handler(RegardError)
     def complain(request: Request, error: RegardError) -> JSONResponse:
@@ -62,7 +62,7 @@ def explorer(models: Mapping[str, Model], longest: int = LONGEST, memory: int = 
 
     @app.post("/api/read")
     def read_text(request: Request, body: dict[str, Any]) -> dict[str, Any]:
-        asked = Read.model_validate(body)
+        asked = ReadRequest.model_validate(body)
         if asked.model not in models:
             raise InputError(f"there is no model {asked.model!r} here", choose(asked.model, models))
         with locks[asked.model]:

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.api.exploring.reading import Question, Reading
+from regard.api.exploring.reading import ExploredText, PageQuestion
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import ordered, watch_beam, watch_steps
 from regard.decoding.filters import Generated, Renormalized
@@ -30,7 +30,7 @@ PATHS = 4
 MOST_STEPS = 200
 
 
-class OfPath(Question):
+class OfPath(PageQuestion):
     """A path: the ids it begins with, and how it goes on; and under which settings its steps are shown."""
 
     forced: tuple[int, ...] = Field((), max_length=MOST_STEPS)
@@ -47,7 +47,7 @@ class OfPath(Question):
         return Sample(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
 
 
-class OfBeam(Question):
+class OfBeam(PageQuestion):
     """A beam search."""
 
     beams: int = Field(4, ge=1, le=16)
@@ -75,7 +75,7 @@ class LogitWatch(StepWatch):
         self.ids.append(chosen)
 
 
-def path_record(reading: Reading, asked: OfPath) -> dict[str, Any]:
+def path_record(reading: ExploredText, asked: OfPath) -> dict[str, Any]:
     """The steps of a path, each with its likeliest candidates, by the model alone and under the settings asked for."""
     model = reading.model
     watch = _recorded(reading, asked)
@@ -114,7 +114,7 @@ def path_record(reading: Reading, asked: OfPath) -> dict[str, Any]:
     }
 
 
-def _recorded(reading: Reading, asked: OfPath) -> LogitWatch:
+def _recorded(reading: ExploredText, asked: OfPath) -> LogitWatch:
     """The path's logits: those that are kept, or those of a decoding now."""
     settings = () if asked.written == "greedy" else (asked.seed, asked.temperature, asked.top_k, asked.top_p)
     key = ("path", asked.forced, asked.written, asked.new_tokens, settings)
@@ -128,7 +128,7 @@ def _recorded(reading: Reading, asked: OfPath) -> LogitWatch:
 
 
 @torch.no_grad()
-def _decoded(reading: Reading, asked: OfPath) -> LogitWatch:
+def _decoded(reading: ExploredText, asked: OfPath) -> LogitWatch:
     model = reading.model
     task = model.writer
     strategy = task.strategy(model, Greedy() if asked.written == "greedy" else asked.drawn)
@@ -140,14 +140,14 @@ def _decoded(reading: Reading, asked: OfPath) -> LogitWatch:
     return watch
 
 
-def _limit(reading: Reading, asked: int | None) -> int | None:
+def _limit(reading: ExploredText, asked: int | None) -> int | None:
     """How many tokens are written: as many as the reading's answer, where nobody says."""
     if asked is not None or not reading.model.task.continues:
         return asked
     return reading.new_tokens or 20
 
 
-def _begun(reading: Reading, forced: tuple[int, ...]) -> Inputs:
+def _begun(reading: ExploredText, forced: tuple[int, ...]) -> Inputs:
     """What the model reads, and the ids that stand there already."""
     model = reading.model
     if any(one >= model.module.config.vocabulary or one < 0 for one in forced):
@@ -160,7 +160,7 @@ def _begun(reading: Reading, forced: tuple[int, ...]) -> Inputs:
 
 
 @torch.no_grad()
-def beam_record(reading: Reading, asked: OfBeam) -> dict[str, Any]:
+def beam_record(reading: ExploredText, asked: OfBeam) -> dict[str, Any]:
     """The tree as a picture, with what happened in sentences, and the ids that lead to every branch."""
     model = reading.model
     task, strategy = model.writer, Beam(asked.beams, asked.length_penalty)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.api.exploring.decoding import OfBeam, OfPath, beam_record, path_record
-from regard.api.exploring.reading import Question, Reading
+from regard.api.exploring.reading import ExploredText, PageQuestion
 from regard.api.exploring.words import OfWord, meaning_of, tokens_record
 from regard.errors import InputError
 from regard.inspection.heads import MEASURES, measure_heads
@@ -31,7 +31,7 @@ MOST_ROWS = 64
 """Rows answered at once: a word has no more pieces."""
 
 
-class OfLayer(Question):
+class OfLayer(PageQuestion):
     """One layer."""
 
     layer: str
@@ -70,7 +70,7 @@ def packed(numbers: NDArray[Any], kind: str) -> dict[str, Any]:
     return {"type": kind, "shape": list(numbers.shape), "data": data}
 
 
-def thumbs(reading: Reading, asked: OfLayer) -> dict[str, Any]:
+def thumbs(reading: ExploredText, asked: OfLayer) -> dict[str, Any]:
     """Small maps of all heads of a layer."""
     seen = reading.part(asked.part)
     trace = seen.trace(asked.layer)
@@ -79,13 +79,13 @@ def thumbs(reading: Reading, asked: OfLayer) -> dict[str, Any]:
     return {"largest": float(found.cells.max(initial=0.0)), "cells": packed(_shades(found.cells), "u1")}
 
 
-def rows(reading: Reading, asked: OfRows) -> dict[str, Any]:
+def rows(reading: ExploredText, asked: OfRows) -> dict[str, Any]:
     """The exact weights of some rows."""
     found = reading.part(asked.part).weights(asked.layer, asked.head, asked.rows)
     return {"weights": packed(found.float().cpu().numpy(), "f4")}
 
 
-def window(reading: Reading, asked: OfWindow) -> dict[str, Any]:
+def window(reading: ExploredText, asked: OfWindow) -> dict[str, Any]:
     """A part of a head's map, in as many cells as a screen has."""
     seen = reading.part(asked.part)
     seen.trace(asked.layer, asked.head)  # refuses a head that is not there
@@ -99,7 +99,7 @@ def window(reading: Reading, asked: OfWindow) -> dict[str, Any]:
     return {"largest": largest, "cells": packed(_shades(cells), "u1"), "rows_read": read, "rows": rows}
 
 
-def _pooled_words(reading: Reading, asked: OfWindow) -> NDArray[Any]:
+def _pooled_words(reading: ExploredText, asked: OfWindow) -> NDArray[Any]:
     """The same between words."""
     seen = reading.part(asked.part)
     names = labels(seen, asked.layer, reading.model.tokenizer)
@@ -115,7 +115,7 @@ def _pooled_words(reading: Reading, asked: OfWindow) -> NDArray[Any]:
     )
 
 
-def steps(reading: Reading, asked: OfRow) -> dict[str, Any]:
+def steps(reading: ExploredText, asked: OfRow) -> dict[str, Any]:
     """The four steps of one row: every score, or those of the largest weights, and the vectors of one key."""
     seen, tokenizer = reading.part(asked.part), reading.model.tokenizer
     found = steps_seen(seen, tokenizer, layer=asked.layer, head=asked.head, row=asked.row)
@@ -145,7 +145,7 @@ def _shades(cells: NDArray[Any]) -> NDArray[Any]:
     return shades
 
 
-def measures(reading: Reading, asked: Question) -> dict[str, Any]:
+def measures(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
     """What kind of head each head is, on this text."""
     special = [*reading.model.tokenizer.special_ids.values()]
     found = measure_heads(reading.part(asked.part), special)
@@ -157,14 +157,14 @@ def measures(reading: Reading, asked: Question) -> dict[str, Any]:
     return {"heads": heads}
 
 
-QUESTIONS: dict[str, tuple[type[Question], Callable[[Reading, Any], dict[str, Any]]]] = {
+QUESTIONS: dict[str, tuple[type[PageQuestion], Callable[[ExploredText, Any], dict[str, Any]]]] = {
     "thumbs": (OfLayer, thumbs),
     "rows": (OfRows, rows),
     "window": (OfWindow, window),
-    "measures": (Question, measures),
+    "measures": (PageQuestion, measures),
     "steps": (OfRow, steps),
     "path": (OfPath, path_record),
     "beam": (OfBeam, beam_record),
-    "tokens": (Question, tokens_record),
+    "tokens": (PageQuestion, tokens_record),
     "meaning": (OfWord, meaning_of),
 }

@@ -26,7 +26,7 @@ A_SESSION = 6
 """Readings that one page has at a time."""
 
 
-class Question(BaseModel):
+class PageQuestion(BaseModel):
     """What is asked of a reading; `part` is which of the sequences that the text was read as."""
 
     model_config = ConfigDict(extra="forbid")
@@ -35,7 +35,7 @@ class Question(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ExploredText:
     """What a model made of a text, and what was seen of it meanwhile."""
 
     name: str
@@ -93,7 +93,7 @@ class Wanted:
     """0 of a language model: it reads the text alone."""
 
 
-def read(name: str, model: Model, wanted: Wanted, longest: int = LONGEST) -> Reading:
+def read(name: str, model: Model, wanted: Wanted, longest: int = LONGEST) -> ExploredText:
     """Let the model do what it is for, watched."""
     _check_length(model.tokenizer, wanted.text, longest)
     _check_length(model.tokenizer, wanted.target or "", longest)
@@ -103,7 +103,7 @@ def read(name: str, model: Model, wanted: Wanted, longest: int = LONGEST) -> Rea
         seen, answer = _look(model, wanted)
     notes = tuple(dict.fromkeys(str(one.message) for one in told if one.category.__module__.startswith("regard")))
     took = perf_counter() - begun
-    return Reading(name, model, wanted.text, wanted.target, seen, answer, notes, took, wanted.new_tokens)
+    return ExploredText(name, model, wanted.text, wanted.target, seen, answer, notes, took, wanted.new_tokens)
 
 
 def _check_length(tokenizer: Tokenizer, text: str, longest: int) -> None:
@@ -139,7 +139,7 @@ def attends(model: Model) -> bool:
     return True
 
 
-def reading_record(reading: Reading, part: int = 0) -> dict[str, Any]:
+def reading_record(reading: ExploredText, part: int = 0) -> dict[str, Any]:
     """What the page is told of a reading: the answer, the tokens and the layers."""
     lists: dict[tuple[str, ...], int] = {}
     layers = []
@@ -177,15 +177,15 @@ class GoneError(InputError):
     """A reading that is no longer kept; the page reads its text again."""
 
 
-class Store:
+class TextStore:
     """Readings by their names, a page's own; the longest unused go when there are too many or they take too much."""
 
     def __init__(self, memory: int = MEMORY) -> None:
         self.memory = memory
-        self._kept: OrderedDict[tuple[str, str], Reading] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], ExploredText] = OrderedDict()
         self._lock = threading.Lock()
 
-    def put(self, session: str, reading: Reading) -> str:
+    def put(self, session: str, reading: ExploredText) -> str:
         """Keep it; its name. The newest is kept whatever it takes."""
         name = secrets.token_urlsafe(9)
         with self._lock:
@@ -197,7 +197,7 @@ class Store:
                 self._kept.popitem(last=False)
         return name
 
-    def get(self, session: str, name: str) -> Reading:
+    def get(self, session: str, name: str) -> ExploredText:
         """One of a page's own."""
         with self._lock:
             if (session, name) not in self._kept:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from regard.api.exploring.reading import Question, Reading
+from regard.api.exploring.reading import ExploredText, PageQuestion
 from regard.errors import InputError
 from regard.inspection.contextual import word_in_sentences
 from regard.text.explain_pretrained import build_text
@@ -19,14 +19,14 @@ LONGEST_BUILT = 4000
 MOST_SENTENCES = 12
 
 
-class OfWord(Question):
+class OfWord(PageQuestion):
     """A word of several sentences."""
 
     word: Annotated[str, Field(max_length=100)]
     sentences: Annotated[list[Annotated[str, Field(max_length=2000)]], Field(max_length=MOST_SENTENCES)]
 
 
-def tokens_record(reading: Reading, asked: Question) -> dict[str, Any]:
+def tokens_record(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
     """The tokens of the text with their ids, and the merges that built each word, where merges did."""
     tokenizer, text = reading.model.tokenizer, reading.text
     ids, offsets = tokenizer.encode(text), tokenizer.offsets(text)
@@ -57,7 +57,7 @@ def tokens_record(reading: Reading, asked: Question) -> dict[str, Any]:
     }
 
 
-def meaning_of(reading: Reading, asked: OfWord) -> dict[str, Any]:
+def meaning_of(reading: ExploredText, asked: OfWord) -> dict[str, Any]:
     """How far apart the layers move a word, and what moved it."""
     model = reading.model
     for sentence in asked.sentences:
