@@ -3,7 +3,7 @@
 from typing import Any
 
 from regard.api.exploring.reading import attends
-from regard.api.model import Model
+from regard.api import Model
 from regard.data.corpus import corpus
 from regard.tasks.generation import Generation
 

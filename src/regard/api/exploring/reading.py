@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.api.model import Model, Watched, watch
+from regard.api import Model, Watched, watch
 from regard.errors import InputError
 from regard.inspection.capture import Recording, check_watchable
 from regard.inspection.maps import labels
