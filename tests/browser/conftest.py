@@ -142,7 +142,9 @@ def with_letters(task: str, network: str, shape: dict) -> regard.Model:
 def address(explored) -> Iterator[str]:
     """Where the explorer answers: one server for all tests."""
     uvicorn = pytest.importorskip("uvicorn")
-    explorer = pytest.importorskip("regard.serving.explorer").explorer
+    pytest.importorskip("fastapi")
+    from regard.serving.explorer import explorer
+
     place = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(explorer(explored, longest=9000), log_level="error"))
     thread = threading.Thread(target=server.run, args=([place],), daemon=True)

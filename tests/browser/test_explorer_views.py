@@ -1,4 +1,4 @@
-"""The explorer's other views in a real browser: their numbers are what the model computes, and keys alone reach them."""
+"""The explorer's other views in a real browser: their numbers are the model's own, and keys alone reach them."""
 
 import math
 import re

@@ -17,10 +17,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from regard.api import Model
 from regard.api.exploring.examples import model_record
 from regard.api.exploring.questions import QUESTIONS
 from regard.api.exploring.reading import LONGEST, MEMORY, GoneError, TextStore, Wanted, read, reading_record
-from regard.api import Model
 from regard.errors import InputError, RegardError, choose
 from regard.serving.guard import guard
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from regard.api.exploring.reading import attends
 from regard.api import Model
+from regard.api.exploring.reading import attends
 from regard.data.corpus import corpus
 from regard.tasks.generation import Generation
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.api.exploring.decoding import OfBeam, OfPath, beam_record, path_record
-from regard.api.exploring.reading import ExploredText, PageQuestion
+from regard.api.exploring.exports import OfExport, export_record
+from regard.api.exploring.reading import ExploredText, OfLayer, PageQuestion
 from regard.api.exploring.words import OfWord, meaning_of, tokens_record
 from regard.errors import InputError
 from regard.inspection.heads import MEASURES, measure_heads
@@ -29,12 +30,6 @@ MOST_MERGED = 1024
 """Tokens of a text whose whole map of words is made at once."""
 MOST_ROWS = 64
 """Rows answered at once: a word has no more pieces."""
-
-
-class OfLayer(PageQuestion):
-    """One layer."""
-
-    layer: str
 
 
 class OfHead(OfLayer):
@@ -165,6 +160,7 @@ QUESTIONS: dict[str, tuple[type[PageQuestion], Callable[[ExploredText, Any], dic
     "steps": (OfRow, steps),
     "path": (OfPath, path_record),
     "beam": (OfBeam, beam_record),
+    "export": (OfExport, export_record),
     "tokens": (PageQuestion, tokens_record),
     "meaning": (OfWord, meaning_of),
 }

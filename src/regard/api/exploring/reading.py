@@ -34,6 +34,12 @@ class PageQuestion(BaseModel):
     part: int = Field(0, ge=0)
 
 
+class OfLayer(PageQuestion):
+    """One layer."""
+
+    layer: str
+
+
 @dataclass(frozen=True, eq=False)
 class ExploredText:
     """What a model made of a text, and what was seen of it meanwhile."""

@@ -13,13 +13,16 @@ import { FourSteps } from "./steps.js";
 import { Decoding } from "./decoding.js";
 import { Tokens } from "./tokens.js";
 import { Meaning } from "./meaning.js";
+import { SideBySide } from "./compare.js";
+import { Shown } from "./shown.js";
 
-export const VIEWS = [Overview, OneHead, FourSteps, Decoding, Tokens, Meaning];
+export const VIEWS = [Overview, OneHead, FourSteps, Decoding, Tokens, Meaning, SideBySide];
 const LONGEST_LINK = 6000; // characters of a text that a link carries
 const FRESH = { view: "overview", layer: "", head: 0, row: -1, words: false, more: {} }; // `more` is what views keep themselves
 
-export class Explorer {
+export class Explorer extends Shown {
   constructor(root, source, { linked = false } = {}) {
+    super();
     this.root = root;
     this.source = source;
     this.linked = linked;
@@ -51,15 +54,6 @@ export class Explorer {
 
   get model() {
     return this.models.find((one) => one.name === this.state.model) ?? this.models[0];
-  }
-
-  get layer() {
-    const { layers } = this.reading;
-    return layers.find((one) => one.name === this.state.layer) ?? layers.find((one) => one.kind === "cross") ?? layers[0];
-  }
-
-  get head() {
-    return Math.min(Math.max(Number(this.state.head) || 0, 0), this.layer.heads - 1);
   }
 
   // What the address says.
@@ -203,7 +197,7 @@ export class Explorer {
 
   // The view that was chosen.
   show() {
-    this.tabs.replaceChildren(...VIEWS.map((View) => h("button", {
+    this.tabs.replaceChildren(...VIEWS.filter((View) => !View.hidden?.(this)).map((View) => h("button", {
       type: "button", "data-view": View.id, "aria-current": View.id === this.state.view ? "page" : undefined, onclick: () => this.go({ view: View.id }),
     }, View.title)));
     if (!this.reading) return;
@@ -230,19 +224,4 @@ export class Explorer {
     this.show();
     if (focus) this.tabs.querySelector(`[data-view="${focus}"]`)?.focus();
   }
-
-  // A question about the reading, asked once.
-  ask(what, asked = {}, signal) {
-    const key = what + JSON.stringify(asked);
-    if (!this.cache.has(key)) {
-      const { reading, part } = this.reading;
-      const answer = this.source.ask(what, { reading, part, ...asked }, signal);
-      this.cache.set(key, answer);
-      this.root.dataset.pending = ++this.pending;
-      answer.catch(() => this.cache.delete(key)).finally(() => { this.root.dataset.pending = --this.pending; });
-      if (this.cache.size > 400) this.cache.delete(this.cache.keys().next().value);
-    }
-    return this.cache.get(key);
-  }
 }
-

@@ -4,6 +4,7 @@ import { SPECIAL, unitsOf } from "../weights.js";
 import { choice, h, percent, selector, token } from "./dom.js";
 import { NO_ATTENTION, layerInWords, sideNames } from "./kinds.js";
 import { Lines } from "./lines.js";
+import { saving } from "./save.js";
 import { HeatMap } from "./map.js";
 import { unpack } from "./source.js";
 
@@ -41,7 +42,8 @@ export class OneHead {
         words),
       h("p", { className: "quiet" }, `${layer.name}: ${layerInWords(layer)}.`),
       this.readout,
-      h("div", { className: "split" }, this.area, this.partners));
+      h("div", { className: "split" }, this.area, this.partners),
+      app.beside ? "" : saving(app));
     this.drawing = how === "map" ? new HeatMap(this, this.area) : new Lines(this, this.area);
     this.look(this.current);
   }
