@@ -40,7 +40,7 @@ def _numbers(reading: ExploredText, asked: OfExport) -> dict[str, Any]:
     if max(len(rows), len(columns)) > LONGEST_PICTURE:
         raise InputError(
             f"all weights of {max(len(rows), len(columns)):,} tokens are more than a file should hold",
-            f"give up to {LONGEST_PICTURE} tokens, or ask in Python for the rows you need: `seen.weights(layer, rows=…)`",
+            f"give up to {LONGEST_PICTURE} tokens, or ask for the rows you need: `seen.weights(layer, rows=…)`",
         )
     heads = range(seen.trace(asked.layer, asked.head).heads) if asked.head is None else [asked.head]
     return {
