@@ -172,7 +172,7 @@ class Explorer:
 
     def settle(self) -> "Explorer":
         """Wait until everything that was asked is answered."""
-        self.tab.wait_for_selector("#explorer:not([aria-busy])[data-pending='0'] .view")
+        self.tab.wait_for_selector("#explorer:not([aria-busy])[data-pending='0'] .view", state="attached")
         return self
 
     def text(self, selector: str) -> str:

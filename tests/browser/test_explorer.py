@@ -80,7 +80,7 @@ def test_words_are_the_words_of_python_in_lines_and_map(explorer, address, explo
     explorer.tab.focus("canvas.heat")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         explorer.tab.keyboard.press(key)
-    explorer.tab.wait_for_function("document.querySelector('.readout').textContent.includes('→')")
+    explorer.tab.wait_for_selector(".readout:has-text('→')")
     assert float(explorer.text(".readout").rpartition(": ")[2]) == pytest.approx(merged[1, 1, 1], abs=6e-5)
 
 

@@ -62,7 +62,7 @@ def test_sliders_show_what_softmax_makes_of_the_recorded_logits(explorer, addres
     explorer.tab.locator("input[name=top_k]").focus()
     for _ in range(3):
         explorer.tab.keyboard.press("ArrowRight")
-    explorer.tab.wait_for_function("document.querySelector('.choice-step .removed') !== null")
+    explorer.tab.wait_for_selector(".choice-step .removed")
     explorer.settle()
     shares = temperature(likely[None], 0.5)[0].topk(3).values.softmax(dim=-1)
     first = explorer.tab.locator(".choice-step").first

@@ -25,6 +25,7 @@ def model_record(name: str, model: Model) -> dict[str, Any]:
         "writes": isinstance(model.task, Generation),
         "attends": attends(model),
         "reads_source": model.module.config.reads_source,
+        "free": model.data is None or model.data.corpus is None,
         "example": example(model),
     }
 

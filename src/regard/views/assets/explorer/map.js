@@ -2,7 +2,7 @@
 // weight under the pointer comes from its exact row.
 
 import { prepared } from "../colours.js";
-import { label } from "../weights.js";
+import { DIFFUSE_BELOW, LINEAR_UP_TO, label } from "../weights.js";
 import { h, token } from "./dom.js";
 import { unpack } from "./source.js";
 
@@ -104,13 +104,19 @@ export class HeatMap {
     const { record } = this.picture ?? {};
     const some = record && record.rows_read < record.rows ? ` Of ${record.rows.toLocaleString("en")} rows ${record.rows_read.toLocaleString("en")} were computed for this picture.` : "";
     const pooled = record && (record.cells.shape[0] < this.picture.window[1] - this.picture.window[0] || record.cells.shape[1] < this.picture.window[3] - this.picture.window[2]);
-    this.note.textContent = record ? `Darkest: ${record.largest.toFixed(3)}; square-root scale.${pooled ? " Each cell shows the largest weight under it; zoom in for single weights." : ""}${some}` : "Computing …";
+    this.note.textContent = record ? `Largest: ${record.largest.toFixed(3)}.${this.view.units.column.count > LINEAR_UP_TO ? " Square-root scale." : ""}${pooled ? " Each cell shows the largest weight under it; zoom in for single weights." : ""}${some}` : "Computing …";
   }
 
   paint(pen) {
     const { cells: { shape: [rows, columns], data }, window } = this.picture;
     const picture = new ImageData(columns, rows), pixels = new Uint32Array(picture.data.buffer);
-    for (let at = 0; at < pixels.length; at++) pixels[at] = this.view.app.colours.packed[data[at]];
+    const { colours } = this.view.app, { largest } = this.picture.record;
+    const end = largest > 0 && largest < DIFFUSE_BELOW ? largest : 1, linear = this.view.units.column.count <= LINEAR_UP_TO;
+    const shades = Array.from({ length: 256 }, (_, shade) => {
+      const share = ((shade / 255) ** 2 * largest) / end; // as it was sent: the square root of the share of the largest
+      return colours.packed[colours.at(linear ? share : Math.sqrt(share))];
+    });
+    for (let at = 0; at < pixels.length; at++) pixels[at] = shades[data[at]];
     const small = h("canvas", { width: columns, height: rows });
     small.getContext("2d").putImageData(picture, 0, 0);
     const { cell } = this.size;

@@ -19,7 +19,8 @@ export class Meaning {
     body.append(h("form", { className: "ask", onsubmit: (event) => { event.preventDefault(); this.follow(); } },
       h("label", { className: "text" }, "Sentences, one a line", this.sentences),
       h("div", { className: "more" }, h("label", { className: "short" }, "A word of all of them", this.word), h("button", { type: "submit", className: "main" }, "Follow it"))), this.area);
-    this.follow();
+    if (app.model.free || kept.word !== undefined) this.follow();
+    else this.area.append(h("p", { className: "quiet" }, "This model was trained on texts of its own kind: give sentences that it knows, with a word that all of them have."));
   }
 
   async follow() {

@@ -27,9 +27,26 @@ export class Tokens {
       record.why
         ? h("p", {}, record.why + ".")
         : h("p", { className: "quiet" }, "A word begins as single characters. The merge that was learnt earliest is applied first, and again, until no learnt pair is left."),
-      h("div", { className: "built" }, ...record.words.map(word)),
+      h("div", { className: "built" }, ...(pieced(record) ? pieces(record.tokens) : record.words.map(word))),
       record.more ? h("p", { className: "quiet" }, `and ${record.more} more words`) : "");
   }
+}
+
+// WordPiece takes the longest beginning that its vocabulary has, again and again.
+function pieced(record) {
+  return record.tokens.some((one) => one.token.startsWith("##")) || record.why.startsWith("WordPiece");
+}
+
+function pieces(tokens) {
+  const words = [];
+  for (const { token: text } of tokens) text.startsWith("##") && words.length ? words.at(-1).push(text) : words.push([text]);
+  const several = new Map(words.filter((one) => one.length > 1).map((one) => [one.join(), one]));
+  if (!several.size) return [h("p", {}, "Every word of this text is in the vocabulary as a whole.")];
+  return [...several.values()].map((one) => {
+    const bare = one.map((piece) => piece.replace(/^##/, ""));
+    return h("section", {}, h("h4", { dir: "auto" }, h("bdi", {}, bare.join(""))), h("ol", {}, ...one.map((piece, at) => h("li", {},
+      h("bdi", { className: "symbol new" }, piece), h("span", { className: "quiet" }, " is the longest beginning of “", h("bdi", {}, bare.slice(at).join("")), at ? "” that may stand inside a word" : "” in the vocabulary")))));
+  });
 }
 
 function word(one) {
