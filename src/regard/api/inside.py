@@ -1,6 +1,7 @@
 """What a model does inside: what `Model` can be asked of its heads, each answer a plain record that views draw."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from regard.data.grammar import sentences
@@ -8,8 +9,9 @@ from regard.errors import InputError
 from regard.inspection.arcs import find_arcs
 from regard.inspection.capture import Recording
 from regard.inspection.head_report import HeadReport, joined, report_heads
-from regard.inspection.intervention import Intervention, change_of
+from regard.inspection.intervention import Intervention, change_of, intervene
 from regard.inspection.question import Question, question_of
+from regard.inspection.score_parts import ScoreParts, score_parts
 from regard.inspection.what_if import Ablation, EdgeEffects, HeadEffects, WhatIf, edge_effects, head_effects, what_if
 from regard.tasks.task import Loaded
 
@@ -56,6 +58,10 @@ class Inside:
         """What the model reads and what it decides, ready to be asked again with something changed."""
         return question_of(self, text, target, generate, max_new_tokens)
 
+    def without(self: Loaded, *changes: str | Intervention) -> AbstractContextManager[object]:
+        """Whatever the model does inside the block, it does with these heads switched off and these edges cut."""
+        return intervene(self.module, _changes(changes))
+
     def what_if(
         self: Loaded,
         text: str,
@@ -72,8 +78,7 @@ class Inside:
         `"encoder.1.self:3"` is a head, `"encoder.1.self:3:5:2"` the edge from token 5 to token 2 in it; `all` in place
         of the head cuts it in every one. A head gives zeros in place of its own output, or its mean over the text.
         """
-        given = [without] if isinstance(without, str | Intervention) else list(without)
-        changes = [change_of(one, renormalise) if isinstance(one, str) else one for one in given]
+        changes = _changes([without] if isinstance(without, str | Intervention) else without, renormalise)
         question = question_of(self, text, target, generate, max_new_tokens)
         anew = target is None and (generate or max_new_tokens is not None or not self.task.continues)
 
@@ -109,3 +114,22 @@ class Inside:
         """What cutting each edge of one row does to the answer, one at a time; in all heads where none is named."""
         question = question_of(self, text, target, False, max_new_tokens)
         return edge_effects(self.module, question, layer, query, head, renormalise)
+
+    def why(
+        self: Loaded,
+        text: str,
+        layer: str,
+        head: int,
+        query: int,
+        key: int,
+        *,
+        target: str | None = None,
+        max_new_tokens: int | None = None,
+    ) -> ScoreParts:
+        """Why a token attends to another: the score q·k, split exactly by where its parts came from."""
+        question = question_of(self, text, target, False, max_new_tokens)
+        return score_parts(self.module, question.inputs, layer, head, query, key)
+
+
+def _changes(given: Sequence[str | Intervention], renormalise: bool = True) -> list[Intervention]:
+    return [change_of(one, renormalise) if isinstance(one, str) else one for one in given]
