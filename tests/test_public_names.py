@@ -28,6 +28,7 @@ PUBLIC = [
     "FileError",
     "Filter",
     "General",
+    "Generated",
     "Global",
     "Greedy",
     "Hypothesis",
