@@ -119,7 +119,7 @@ def test_pairs_are_the_largest_of_the_table():
     [
         ({"similarity": "additive"}, "encoder.0.self", "no dot product"),
         ({"architecture": "decoder", "attention": "gated_linear"}, "decoder.0.self", "no scores of queries"),
-        ({"residual": "reversible", "norm_placement": "pre"}, "encoder.0.self", "two streams"),
+        ({"residual": "reversible", "norm_placement": "pre"}, "encoder.0.self", "no stream of token vectors"),
         ({}, "encoder.9.self", "does not attend"),
     ],
 )
@@ -129,7 +129,7 @@ def test_what_has_no_such_parts_says_so(options, layer, said):
 
 
 def test_a_recurrent_decoder_and_a_place_that_is_not_there_are_refused():
-    with pytest.raises(InputError, match="no sum of parts"):
+    with pytest.raises(InputError, match="no stream of token vectors"):
         score_parts(NETWORKS["bahdanau"].config(vocabulary=13, width=6).build(), INPUTS, "decoder.0.cross", 0, 1, 0)
     for query, key in ((99, 0), (1, 99)):
         with pytest.raises(InputError, match=r"no (row|key|token) 99"):

@@ -36,13 +36,12 @@ from regard.data.batching import Inputs
 from regard.errors import InputError
 from regard.inspection.capture import Recording, record_into
 from regard.inspection.four_steps import four_steps
-from regard.inspection.intervention import AttentionPlace, attention_places
+from regard.inspection.intervention import AttentionPlace, attention_places, stream_places
 from regard.layers.linear import Linear
 from regard.layers.norm import OffsetRMSNorm
 from regard.layers.residual import Residual
 from regard.models.network import Network
 from regard.models.positions import Positions
-from regard.models.transformer import Transformer
 
 Parts = dict[str, Float[Tensor, "_"]]
 """Vectors by where they came from; all together they are the stream of one token."""
@@ -127,15 +126,9 @@ def score_parts(module: Network, inputs: Inputs, layer: str, head: int, query: i
     )
 
 
-def _checked(module: Network, layer: str) -> tuple[Transformer, AttentionPlace, ExactAttention]:
+def _checked(module: Network, layer: str) -> tuple[Any, AttentionPlace, ExactAttention]:
     """What a score can be split of; the rest is refused, each by its own sentence."""
-    if not isinstance(module, Transformer):
-        raise InputError(
-            f"what {module.config.name} compares is a state that was read step by step, and no sum of parts",
-            "ask a Transformer why it attended",
-        )
-    if module.config.residual == "reversible":
-        raise InputError("a reversible network has two streams in turn", "use a model with model.residual=true")
+    stream_places(module)
     places = attention_places(module)
     if layer not in places:
         raise InputError(f"layer {layer!r} does not attend in heads", f"use one of {', '.join(places)}")
@@ -162,7 +155,7 @@ class _Run:
     contexts: dict[str, LayerContext] = field(default_factory=dict)
 
     @contextmanager
-    def recorded(self, network: Transformer) -> Iterator[None]:
+    def recorded(self, network: Any) -> Iterator[None]:
         """Listen to one pass, in evaluation mode."""
 
         def embedded(_: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
@@ -204,7 +197,7 @@ def _context_keeper(kept: dict[str, LayerContext], layer: str) -> Callable[..., 
 class _Stream:
     """One token's vector on its way through a stack, as a sum of parts."""
 
-    def __init__(self, network: Transformer, run: _Run, inputs: Inputs, token: int, stack: str) -> None:
+    def __init__(self, network: Any, run: _Run, inputs: Inputs, token: int, stack: str) -> None:
         self.network, self.run, self.token, self.name = network, run, token, stack
         self.stack = getattr(network, stack)
         self.encodes = stack == "encoder"
