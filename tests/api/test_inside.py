@@ -41,12 +41,12 @@ def test_what_is_decided_has_the_probability_that_the_models_own_logits_give(tas
     text = HIDDEN if task == "masked" else TEXT
     layer = model.look(text).layers[0]
     found = model.what_if(text, f"{layer}:1", **options)
-    question = model.question(text, **options)
-    likely = model.module(question.inputs)[0].detach().double().log_softmax(dim=-1)
+    decided = model.decisions(text, **options)
+    likely = model.module(decided.inputs)[0].detach().double().log_softmax(dim=-1)
     if task == "masked":
-        likely = likely[[question.inputs.tokens.rows()[0].index(model.tokenizer.mask_id)]]
+        likely = likely[[decided.inputs.tokens.rows()[0].index(model.tokenizer.mask_id)]]
     likely = likely[None] if likely.dim() == 1 else likely[-len(found.decisions) :]
-    chosen = list(question.chosen)
+    chosen = list(decided.chosen)
     assert [one.before for one in found.decisions] == pytest.approx(likely[range(len(chosen)), chosen].tolist())
     if options.get("target"):
         assert found.answers is None
@@ -56,7 +56,7 @@ def test_what_is_decided_has_the_probability_that_the_models_own_logits_give(tas
         assert torch.equal(likely.argmax(dim=-1), torch.tensor(chosen))
     with model.without(regard.HeadAblation(layer, 1)):
         answer = None if found.answers is None else model.answers([text], max_new_tokens=options.get("max_new_tokens"))
-        after = question.of_chosen(question.asked(model.module))[0]
+        after = decided.of_chosen(decided.ask(model.module))[0]
     assert [one.after for one in found.decisions] == pytest.approx(after.tolist())
     assert answer is None or found.answers == (found.answers[0], answer[0].text)
 

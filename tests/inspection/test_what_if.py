@@ -9,6 +9,7 @@ from regard.attention.multihead import Attend
 from regard.data.batching import Inputs, Padded
 from regard.errors import InputError
 from regard.inspection.capture import Recording, record_into
+from regard.inspection.decisions import Decisions, repeated
 from regard.inspection.intervention import (
     EdgeKnockout,
     HeadAblation,
@@ -18,7 +19,6 @@ from regard.inspection.intervention import (
     intervene,
     mean_outputs,
 )
-from regard.inspection.question import Question, repeated
 from regard.inspection.what_if import edge_effects, head_effects, what_if
 from regard.models.config import TransformerConfig
 from regard.models.network import NETWORKS, Network
@@ -45,8 +45,8 @@ def read(model: Network, inputs: Inputs = INPUTS) -> Tensor:
     return model(inputs)
 
 
-def question_of(model: Network, chosen: tuple[int, ...] = (5, 6)) -> Question:
-    return Question(INPUTS, chosen, str, lambda logits: logits[:, -len(chosen) :])
+def decisions_of(model: Network, chosen: tuple[int, ...] = (5, 6)) -> Decisions:
+    return Decisions(INPUTS, chosen, str, lambda logits: logits[:, -len(chosen) :])
 
 
 @pytest.mark.parametrize("options", [*EXACT, {"architecture": "decoder", "attention": "gated_linear"}], ids=str)
@@ -185,41 +185,41 @@ def test_of_a_recurrent_decoder_the_context_is_cut(name):
 
 def test_what_is_told_before_and_after_are_the_logits_with_and_without():
     model, layer = model_of(), "encoder.0.self"
-    question = question_of(model)
-    found = what_if(model, question, [change_of(f"{layer}:1")])
+    decided = decisions_of(model)
+    found = what_if(model, decided, [change_of(f"{layer}:1")])
     before = read(model)[0, -2:].log_softmax(dim=-1)
     with intervene(model, [HeadAblation(layer, 1)]):
         after = read(model)[0, -2:].log_softmax(dim=-1)
     for at, one in enumerate(found.decisions):
-        chosen = question.chosen[at]
+        chosen = decided.chosen[at]
         assert (one.before, one.after) == pytest.approx((float(before[at, chosen]), float(after[at, chosen])))
         assert one.likeliest_after[0].name == str(int(after[at].argmax()))
         assert one.likeliest_after[0].probability == pytest.approx(float(after[at].exp().max()))
-    assert found.change == pytest.approx(float((after - before)[[0, 1], list(question.chosen)].sum()))
+    assert found.change == pytest.approx(float((after - before)[[0, 1], list(decided.chosen)].sum()))
     assert found.without == (f"{layer}:1",)
 
 
 @pytest.mark.parametrize("ablation", ["zero", "mean"])
 def test_the_effects_of_all_heads_are_those_of_each_alone(ablation):
     model = model_of()
-    question = question_of(model)
-    effects = head_effects(model, question, ablation)
+    decided = decisions_of(model)
+    effects = head_effects(model, decided, ablation)
     assert len(effects.heads) == 6 * 2
     for one in effects.heads:
-        alone = what_if(model, question, [HeadAblation(one.layer, one.head)], ablation)
+        alone = what_if(model, decided, [HeadAblation(one.layer, one.head)], ablation)
         assert one.change == pytest.approx(alone.change, abs=1e-10)
         assert one.kept == all(decision.likeliest_after[0].name == decision.chosen for decision in alone.decisions)
 
 
 def test_the_effects_of_all_edges_are_those_of_each_alone():
     model = model_of()
-    question = question_of(model)
+    decided = decisions_of(model)
     for layer, keys in (("encoder.1.self", 5), ("decoder.0.self", 4), ("decoder.1.cross", 5)):
-        found = edge_effects(model, question, layer, 3, head=1)
+        found = edge_effects(model, decided, layer, 3, head=1)
         assert [one.key for one in found.edges] == list(range(keys))
         assert sum(one.weight for one in found.edges) == pytest.approx(1)
         for one in found.edges:
-            alone = what_if(model, question, [EdgeKnockout(layer, 3, one.key, 1)])
+            alone = what_if(model, decided, [EdgeKnockout(layer, 3, one.key, 1)])
             assert (one.change, one.weight) == pytest.approx((alone.change, alone.cut[0]), abs=1e-10)
 
 
@@ -255,12 +255,12 @@ def test_a_patched_vector_is_what_the_next_layer_reads():
 def test_what_is_not_there_is_refused_in_a_sentence(change, said):
     model = model_of()
     with pytest.raises(InputError, match=said):
-        what_if(model, question_of(model), [change_of(change)])
+        what_if(model, decisions_of(model), [change_of(change)])
 
 
 def test_what_has_no_edges_says_so():
     model = model_of(architecture="decoder", attention="gated_linear")
     with pytest.raises(InputError, match="not those of a softmax"):
-        what_if(model, question_of(model), [change_of("decoder.0.self:0:2:1")])
+        what_if(model, decisions_of(model), [change_of("decoder.0.self:0:2:1")])
     with pytest.raises(InputError, match="no attention to be changed"):
         attention_places(NETWORKS["seq2seq"].config(vocabulary=7, width=4).build())

@@ -8,9 +8,9 @@ from regard.data.grammar import sentences
 from regard.errors import InputError
 from regard.inspection.arcs import find_arcs
 from regard.inspection.capture import Recording
+from regard.inspection.decisions import Decisions, decisions_of
 from regard.inspection.head_report import HeadReport, joined, report_heads
 from regard.inspection.intervention import Intervention, change_of, intervene
-from regard.inspection.question import Question, question_of
 from regard.inspection.score_parts import ScoreParts, score_parts
 from regard.inspection.what_if import Ablation, EdgeEffects, HeadEffects, WhatIf, edge_effects, head_effects, what_if
 from regard.tasks.task import Loaded
@@ -47,16 +47,16 @@ class Inside:
         grammar = find_arcs(seen, self.tokenizer, parsed)
         return report_heads(seen, self.module, self.tokenizer, grammar, f"{SENTENCES} sentences of a small grammar")
 
-    def question(
+    def decisions(
         self: Loaded,
         text: str,
         *,
         target: str | None = None,
         generate: bool = False,
         max_new_tokens: int | None = None,
-    ) -> Question:
+    ) -> Decisions:
         """What the model reads and what it decides, ready to be asked again with something changed."""
-        return question_of(self, text, target, generate, max_new_tokens)
+        return decisions_of(self, text, target, generate, max_new_tokens)
 
     def without(self: Loaded, *changes: str | Intervention) -> AbstractContextManager[object]:
         """Whatever the model does inside the block, it does with these heads switched off and these edges cut."""
@@ -79,13 +79,13 @@ class Inside:
         of the head cuts it in every one. A head gives zeros in place of its own output, or its mean over the text.
         """
         changes = _changes([without] if isinstance(without, str | Intervention) else without, renormalise)
-        question = question_of(self, text, target, generate, max_new_tokens)
+        decided = decisions_of(self, text, target, generate, max_new_tokens)
         anew = target is None and (generate or max_new_tokens is not None or not self.task.continues)
 
         def answer() -> str:
             return self.task.answers(self, [text], None, max_new_tokens)[0].text
 
-        return what_if(self.module, question, changes, ablation, answer if anew else None)
+        return what_if(self.module, decided, changes, ablation, answer if anew else None)
 
     def head_effects(
         self: Loaded,
@@ -97,8 +97,8 @@ class Inside:
         ablation: Ablation = "zero",
     ) -> HeadEffects:
         """What switching off each head does to the answer, one at a time."""
-        question = question_of(self, text, target, generate, max_new_tokens)
-        return head_effects(self.module, question, ablation)
+        decided = decisions_of(self, text, target, generate, max_new_tokens)
+        return head_effects(self.module, decided, ablation)
 
     def edge_effects(
         self: Loaded,
@@ -112,8 +112,8 @@ class Inside:
         renormalise: bool = True,
     ) -> EdgeEffects:
         """What cutting each edge of one row does to the answer, one at a time; in all heads where none is named."""
-        question = question_of(self, text, target, False, max_new_tokens)
-        return edge_effects(self.module, question, layer, query, head, renormalise)
+        decided = decisions_of(self, text, target, False, max_new_tokens)
+        return edge_effects(self.module, decided, layer, query, head, renormalise)
 
     def why(
         self: Loaded,
@@ -127,8 +127,8 @@ class Inside:
         max_new_tokens: int | None = None,
     ) -> ScoreParts:
         """Why a token attends to another: the score q·k, split exactly by where its parts came from."""
-        question = question_of(self, text, target, False, max_new_tokens)
-        return score_parts(self.module, question.inputs, layer, head, query, key)
+        decided = decisions_of(self, text, target, False, max_new_tokens)
+        return score_parts(self.module, decided.inputs, layer, head, query, key)
 
 
 def _changes(given: Sequence[str | Intervention], renormalise: bool = True) -> list[Intervention]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.inspection.decisions import Decisions, Option
 from regard.inspection.intervention import (
     EdgeKnockout,
     HeadAblation,
@@ -21,7 +22,6 @@ from regard.inspection.intervention import (
     intervene,
     mean_outputs,
 )
-from regard.inspection.question import Option, Question
 from regard.models.network import Network
 
 Ablation = Literal["zero", "mean"]
@@ -117,7 +117,7 @@ class EdgeEffects:
 
 def what_if(
     module: Network,
-    question: Question,
+    decided: Decisions,
     changes: Sequence[Intervention],
     ablation: Ablation = "zero",
     answer: Callable[[], str] | None = None,
@@ -125,10 +125,10 @@ def what_if(
     """Ask with these changes and without; `answer`, where it is given, asks the model to answer anew."""
     if not changes:
         raise InputError("nothing is switched off or cut", "name a head, layer:head, or an edge, layer:head:query:key")
-    changes = resolved(module, question, changes, ablation)
-    [before] = question.asked(module)
+    changes = resolved(module, decided, changes, ablation)
+    [before] = decided.ask(module)
     with intervene(module, changes) as running:
-        [after] = question.asked(module)
+        [after] = decided.ask(module)
     for change in changes:
         if change not in running.applied:
             raise InputError(f"there is nothing at {change} to be cut", "name a query and a key it may attend to")
@@ -137,10 +137,10 @@ def what_if(
         first = answer()
         with intervene(module, changes):
             answers = (first, answer())
-    values = zip(question.of_chosen(before[None])[0].tolist(), question.of_chosen(after[None])[0].tolist(), strict=True)
+    values = zip(decided.of_chosen(before[None])[0].tolist(), decided.of_chosen(after[None])[0].tolist(), strict=True)
     decisions = tuple(
-        Decision(question.name(one), *pair, question.likeliest(before[at]), question.likeliest(after[at]))
-        for at, (one, pair) in enumerate(zip(question.chosen, values, strict=True))
+        Decision(decided.name(one), *pair, decided.likeliest(before[at]), decided.likeliest(after[at]))
+        for at, (one, pair) in enumerate(zip(decided.chosen, values, strict=True))
     )
     edges = [one for one in changes if isinstance(one, EdgeKnockout)]
     return WhatIf(
@@ -154,12 +154,12 @@ def what_if(
 
 
 def resolved(
-    module: Network, question: Question, changes: Sequence[Intervention], ablation: Ablation
+    module: Network, decided: Decisions, changes: Sequence[Intervention], ablation: Ablation
 ) -> list[Intervention]:
     """The same with the vectors that heads get in place of their own."""
     if ablation == "zero" or not any(isinstance(one, HeadAblation) for one in changes):
         return list(changes)
-    means, found = mean_outputs(module, question.inputs), list[Intervention]()
+    means, found = mean_outputs(module, decided.inputs), list[Intervention]()
     for one in changes:
         if isinstance(one, HeadAblation):
             one.place(module).check(one.head)
@@ -169,23 +169,23 @@ def resolved(
     return found
 
 
-def head_effects(module: Network, question: Question, ablation: Ablation = "zero") -> HeadEffects:
+def head_effects(module: Network, decided: Decisions, ablation: Ablation = "zero") -> HeadEffects:
     """Each head of each layer switched off alone."""
     places = attention_places(module).values()
     heads = [HeadAblation(place.layer, head) for place in places for head in range(place.heads)]
-    before, found = _each(module, question, resolved(module, question, heads, ablation))
+    before, found = _each(module, decided, resolved(module, decided, heads, ablation))
     effects = tuple(
         HeadEffect(one.layer, one.head, change, kept) for one, (change, kept, _) in zip(heads, found, strict=True)
     )
-    return HeadEffects(_names(question), before, ablation, effects)
+    return HeadEffects(_names(decided), before, ablation, effects)
 
 
 def edge_effects(
-    module: Network, question: Question, layer: str, query: int, head: int | None = None, renormalise: bool = True
+    module: Network, decided: Decisions, layer: str, query: int, head: int | None = None, renormalise: bool = True
 ) -> EdgeEffects:
     """Each edge of one row cut alone, in one head or in all of the layer."""
-    tokens = question.inputs.tokens.ids.shape[1]
-    source = question.inputs.source
+    tokens = decided.inputs.tokens.ids.shape[1]
+    source = decided.inputs.source
     rows, keys = tokens, tokens
     if source is not None and layer.startswith("encoder."):
         rows = keys = source.ids.shape[1]
@@ -194,21 +194,21 @@ def edge_effects(
     if not 0 <= query < rows:
         raise InputError(f"layer {layer!r} has {rows} rows and no row {query}", f"use 0 to {rows - 1}")
     cuts = [EdgeKnockout(layer, query, key, head, renormalise) for key in range(keys)]
-    before, found = _each(module, question, cuts)
+    before, found = _each(module, decided, cuts)
     edges = tuple(
         EdgeEffect(one.key, weight, change, kept)
         for one, (change, kept, weight) in zip(cuts, found, strict=True)
         if weight
     )
-    return EdgeEffects(layer, head, query, renormalise, _names(question), before, edges)
+    return EdgeEffects(layer, head, query, renormalise, _names(decided), before, edges)
 
 
-def _names(question: Question) -> tuple[str, ...]:
-    return tuple(map(question.name, question.chosen))
+def _names(decided: Decisions) -> tuple[str, ...]:
+    return tuple(map(decided.name, decided.chosen))
 
 
 def _each(
-    module: Network, question: Question, changes: Sequence[HeadAblation] | Sequence[Intervention]
+    module: Network, decided: Decisions, changes: Sequence[HeadAblation] | Sequence[Intervention]
 ) -> tuple[float, list[tuple[float, bool, float]]]:
     """The log-probability before, and for every change by itself: its change, whether the answer stays, its weight.
 
@@ -216,7 +216,7 @@ def _each(
     """
     found: list[tuple[float, bool, float]] = []
     before = 0.0
-    chosen = torch.tensor(question.chosen)
+    chosen = torch.tensor(decided.chosen)
     for first in range(0, len(changes), TOGETHER):
         some = [
             replace(one, sequence=at)
@@ -224,8 +224,8 @@ def _each(
             if isinstance(one, HeadAblation | EdgeKnockout)
         ]
         with intervene(module, some) as running:
-            likely = question.asked(module, copies=len(some) + 1)
-        totals: Tensor = question.of_chosen(likely).sum(dim=1)
+            likely = decided.ask(module, copies=len(some) + 1)
+        totals: Tensor = decided.of_chosen(likely).sum(dim=1)
         kept = (likely.argmax(dim=-1).cpu() == chosen).all(dim=1)
         before = float(totals[-1])
         found += [

@@ -53,7 +53,7 @@ def what_if_text(found: WhatIf) -> str:
         rows.append([label(one.chosen), f"{one.before:.3f}", f"{one.after:.3f}", f"{one.change:+.3f}", likely])
     lines += aligned(rows, left=(0, 4))
     if len(found.decisions) > MOST:
-        lines.append(f"… and {len(found.decisions) - MOST} more; --json has all.")
+        lines.append(f"… and {len(found.decisions) - MOST} more.")
     return "\n".join([*lines, "", f"The whole answer: {found.change:+.3f} {NATS}."])
 
 
@@ -88,7 +88,7 @@ def edge_effects_text(found: EdgeEffects, keys: tuple[str, ...], row: str) -> st
     ]
     lines += aligned(rows, left=(1, 4))
     if len(found.edges) > len(shown):
-        lines.append(f"The {len(shown)} of the largest effects, of {len(found.edges)}; --json has all.")
+        lines.append(f"The {len(shown)} of the largest effects, of {len(found.edges)}.")
     return "\n".join([*lines, "", f"Change of the log-probability of {_answer(found.answer)} {NATS}."])
 
 

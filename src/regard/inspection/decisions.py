@@ -38,7 +38,7 @@ class Option:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Decisions:
     """What is read, and what was decided when nothing was changed: one option of every decision."""
 
     inputs: Inputs
@@ -47,7 +47,7 @@ class Question:
     decisions: Callable[[Tensor], Tensor]
     """From the network's logits to `[batch, decisions, options]`."""
 
-    def asked(self, module: Callable[[Inputs], Tensor], copies: int = 1) -> Float[Tensor, "copies decisions options"]:
+    def ask(self, module: Callable[[Inputs], Tensor], copies: int = 1) -> Float[Tensor, "copies decisions options"]:
         """The log-probabilities, in float64, of every option; with `copies` of the text side by side."""
         with torch.no_grad():
             logits = module(self.inputs if copies == 1 else repeated(self.inputs, copies))
@@ -77,9 +77,9 @@ def repeated(inputs: Inputs, copies: int) -> Inputs:
     return Inputs(all_of(inputs.tokens), None if inputs.source is None else all_of(inputs.source))
 
 
-def question_of(
+def decisions_of(
     model: Loaded, text: str, target: str | None = None, generate: bool = False, max_new_tokens: int | None = None
-) -> Question:
+) -> Decisions:
     """What the model decides about a text; the target, where one is given, is what it is asked to have written."""
     model.task.check(model, text)
     if model.module.config.outputs == "none":
@@ -92,34 +92,34 @@ def question_of(
     inputs = inputs_of(model, model.task, text, None).to(model.module.device)
     outputs, config = model.module.config.outputs, model.module.config
     if outputs == "labels":
-        return _asked(model, inputs, config.labels.__getitem__, lambda logits: logits[:, None])
+        return _likeliest(model, inputs, config.labels.__getitem__, lambda logits: logits[:, None])
     if outputs == "spans":
         pieces = model.tokenizer.pieces(inputs.tokens.rows()[0])
-        return _asked(model, inputs, lambda at: f"{at} {pieces[at]}", lambda logits: logits.transpose(1, 2))
+        return _likeliest(model, inputs, lambda at: f"{at} {pieces[at]}", lambda logits: logits.transpose(1, 2))
     hidden = [at for at, one in enumerate(inputs.tokens.rows()[0]) if one == model.tokenizer.mask_id]
     if not hidden:
         name = model.tokenizer.token_text(model.tokenizer.mask_id)
         raise InputError(f"the text hides nothing: it has no {name}", f"write {name} in place of a word")
-    return _asked(model, inputs, model.tokenizer.token_text, lambda logits: logits[:, hidden])
+    return _likeliest(model, inputs, model.tokenizer.token_text, lambda logits: logits[:, hidden])
 
 
-def _asked(
+def _likeliest(
     model: Loaded, inputs: Inputs, name: Callable[[int], str], decisions: Callable[[Tensor], Tensor]
-) -> Question:
+) -> Decisions:
     """With the likeliest option of every decision."""
-    question = Question(inputs, (), name, decisions)
-    [likely] = question.asked(model.module)
-    return replace(question, chosen=tuple(likely.argmax(dim=-1).tolist()))
+    decided = Decisions(inputs, (), name, decisions)
+    [likely] = decided.ask(model.module)
+    return replace(decided, chosen=tuple(likely.argmax(dim=-1).tolist()))
 
 
 def _written(
     model: Loaded, task: Generation[Any], text: str, target: str | None, generate: bool, limit: int | None
-) -> Question:
+) -> Decisions:
     if generate and target is not None:
         raise InputError("a target is given, so nothing is generated", "leave the target or the limit out")
     inputs, name = task.begun(model, [text]).to(model.module.device), model.tokenizer.token_text
     if target is None and task.continues and not generate:
-        return _asked(model, inputs, name, lambda logits: logits[:, -1:])
+        return _likeliest(model, inputs, name, lambda logits: logits[:, -1:])
     if target is None:
         [found] = task.hypotheses(model, [text], None, limit)
         written: Sequence[int] = found.ids
@@ -131,4 +131,4 @@ def _written(
         raise InputError("the target has no tokens", "give a text")
     row = [*inputs.tokens.rows()[0], *written[:-1]]
     read = Inputs(Padded.of([row]).to(model.module.device), inputs.source)
-    return Question(read, tuple(written), name, lambda logits: logits[:, -len(written) :])
+    return Decisions(read, tuple(written), name, lambda logits: logits[:, -len(written) :])
