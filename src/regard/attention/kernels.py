@@ -206,7 +206,9 @@ class Sdpa(Kernel):
             dense = dense_table(call.mask, call.shape, query.device, call.positions)
         value = call.value
         wide, narrow = max(key.shape[-1], value.shape[-1]), value.shape[-1]
-        if key.shape[-1] != narrow:  # of two widths PyTorch makes an n×n table; zeros change no score and are cut off again
+        if (
+            key.shape[-1] != narrow
+        ):  # of two widths PyTorch makes an n×n table; zeros change no score and are cut off again
             query, key, value = (F.pad(one, (0, wide - one.shape[-1])) for one in (query, key, value))
         kv_heads = key.shape[1]
         group = heads // kv_heads

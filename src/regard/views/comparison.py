@@ -77,7 +77,9 @@ def draw_panels(title: str, subtitle: str, panels: Sequence[ComparisonPanel], no
     """All panels on a page; an entry has the same colour in all of them."""
     names = list(dict.fromkeys(name for panel in panels for drawing in panel.drawings for name in _names(drawing)))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
-    crowded = any(isinstance(one, CurveLines) and len(one.curves) > CROWDED for panel in panels for one in panel.drawings)
+    crowded = any(
+        isinstance(one, CurveLines) and len(one.curves) > CROWDED for panel in panels for one in panel.drawings
+    )
     across = WIDTH + max(GAP, 0.4 + LETTER * max(map(len, names), default=0)) + crowded * BETWEEN
     down = HEIGHT + (SAYING if any(panel.sentence for panel in panels) else BELOW)
     named: set[str] = set()
