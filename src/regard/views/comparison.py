@@ -101,8 +101,8 @@ def _name_curves(drawn: Sequence[Axes], named: set[str]) -> None:
             continue
         named |= set(names)
         if len(names) > CROWDED:
-            beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
-            drawn[-1].legend(handles, names, frameon=False, fontsize=9, labelcolor=TEXT, **beside)
+            beside = drawn[-1].legend(handles, names, frameon=False, fontsize=9, labelcolor=TEXT, loc="upper left")
+            beside.set_bbox_to_anchor((1.0, 1.02))
         else:
             axes.legend(frameon=False, fontsize=9, labelcolor=TEXT)
 
