@@ -22,6 +22,7 @@ from regard.cli import (
     demo,
     doctor,
     evaluate,
+    explore,
     listing,
     look,
     plot,
@@ -68,6 +69,7 @@ app.command(cls=train.TrainCommand)(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(explore.explore)
 app.command()(plot.plot)
 app.command()(doctor.doctor)
 app.command()(convert.convert)
