@@ -22,7 +22,7 @@ class TranslationTable(TextToTextTable):
     """A text in, a text out."""
 
     name: Literal["translation"] = Field("translation", description="texts with their translations")
-    bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
+    bleu: BleuTokenizer = Field("13a", description="BLEU's tokenizer; none for texts that are tokenised already")
 
     parts = PAIR
     files = '`data=["english.txt", "french.txt"]`, or one file: pairs.tsv, pairs.csv or pairs.jsonl'
