@@ -216,7 +216,7 @@ RECIPES = {
     ),
     "a target longer than the network has positions for": Bad(
         OWN,
-        "the longest example has 53 tokens and this network takes 20; raise its limit (of learned positions, model.max_",
+        "the longest example has 53 tokens and this network takes 20; raise its limit (of learned positions, ",
         both(
             write("long.tsv", f"a\tb\nb\t{ascii_letters}\n"),
             write("short.tsv", "a\tb\n"),
