@@ -139,7 +139,8 @@ def test_the_doctor_finds_nothing_in_a_model_of_a_shipped_recipe(name, tmp_path,
 @every_recipe
 def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.data.stream.POOL", 64)
-    trained = regard.train(name, tmp_path / "run", changes=made_tiny(name, tmp_path))
+    recipe, tiny = read_recipe(name), made_tiny(name, tmp_path)
+    trained = regard.train(name, tmp_path / "run", changes=tiny)
     loaded = regard.load(tmp_path / "run")
     asked = read_recipe(name, tiny)
     if recipe.model.begins_in is not None:  # the kind of the folder's tokenizer is found there
