@@ -71,6 +71,11 @@ if TYPE_CHECKING:
         InputError as InputError,
         RegardError as RegardError,
     )
+    from regard.inspection.intervention import (
+        EdgeKnockout as EdgeKnockout,
+        HeadAblation as HeadAblation,
+        StreamPatch as StreamPatch,
+    )
     from regard.models.config import TransformerConfig as TransformerConfig
     from regard.models.network import (
         Network as Network,
@@ -129,6 +134,7 @@ _HOMES = {
     "regard.decoding.stepper": ("Stepper",),
     "regard.decoding.strategies": ("Beam", "Contrastive", "Greedy", "Sample"),
     "regard.errors": ("ConfigError", "FileError", "InputError", "RegardError"),
+    "regard.inspection.intervention": ("EdgeKnockout", "HeadAblation", "StreamPatch"),
     "regard.models.config": ("TransformerConfig",),
     "regard.models.network": ("Network", "NetworkConfig", "NetworkShape", "register_network"),
     "regard.models.transformer": ("Transformer",),

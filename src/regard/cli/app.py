@@ -21,6 +21,7 @@ from regard.cli import (
     convert,
     demo,
     evaluate,
+    explore,
     listing,
     look,
     plot,
@@ -67,6 +68,7 @@ app.command(cls=train.TrainCommand)(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(explore.explore)
 app.command()(plot.plot)
 app.command()(convert.convert)
 app.command()(bench.bench)
