@@ -5,12 +5,12 @@ from typing import Any
 MEGABYTE = 10**6
 HEAD = """# How attention mechanisms grow with length
 
-Made by `make docs` from `benchmarks/results/mechanisms-*.json`. One layer's attention, its projections included, reads a random
-text: forward, and forward with gradients. `exact` is softmax attention by the fastest kernel there is for it; `differential`
-and `gated_softmax` are softmax attentions too, and grow as it does. An exponent is the slope of the line through the
-logarithms of the four longest lengths; a mechanism is faster than exact attention from the length given on. Which mechanisms
-there are and what each can: `regard list mechanisms`; on a text of your own, with the error against exact attention:
-`regard bench attention --on TEXT --model FOLDER`."""
+Made by `make docs` from `benchmarks/results/mechanisms-*.json`. One layer's attention, its projections included,
+reads a random text: forward, and forward with gradients. `exact` is softmax attention by the fastest kernel there is
+for it; `differential` and `gated_softmax` are softmax attentions too, and grow as it does. An exponent is the slope of
+the line through the logarithms of the four longest lengths; a mechanism is faster than exact attention from the length
+given on. Which mechanisms there are and what each can: `regard list mechanisms`; on a text of your own, with the error
+against exact attention: `regard bench attention --on TEXT --model FOLDER`."""
 
 
 def page(files: list[tuple[str, dict[str, Any]]]) -> str:
@@ -25,7 +25,9 @@ def section(name: str, found: dict[str, Any]) -> str:
     measured = [row for row in found["rows"] if "tokens" in row]
     kinds = list(dict.fromkeys(row["what"] for row in measured))
     picture = f"![Time and peak memory against length, both axes logarithmic](growth-{name}.png)"
-    return "\n".join(["", f"## {found['device']}", "", picture, "", made, *(table(kind, found["rows"]) for kind in kinds)])
+    return "\n".join(
+        ["", f"## {found['device']}", "", picture, "", made, *(table(kind, found["rows"]) for kind in kinds)]
+    )
 
 
 def table(kind: str, rows: list[dict[str, Any]]) -> str:
@@ -35,7 +37,13 @@ def table(kind: str, rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(row["contestant"] for row in own))
     grown = {row["contestant"]: row for row in rows if row["what"].startswith(f"growth of {kind}, ")}
     head = ["mechanism", *(f"{length:,}" for length in lengths), "time", "memory", "faster than exact from"]
-    lines = ["", f"### {kind[0].upper()}{kind[1:]}: ms, MB", "", f"| {' | '.join(head)} |", "|---" + "|---:" * len(head[1:]) + "|"]
+    lines = [
+        "",
+        f"### {kind[0].upper()}{kind[1:]}: ms, MB",
+        "",
+        f"| {' | '.join(head)} |",
+        "|---" + "|---:" * len(head[1:]) + "|",
+    ]
     for name in names:
         at = {row["tokens"]: row for row in own if row["contestant"] == name}
         cells = [cell(at.get(length, {})) for length in lengths]
