@@ -32,6 +32,7 @@ def written(folder: Path, text: str) -> str:
 # Shipped recipes
 
 
+PAIRED = ("translation", "summarisation")
 WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 
 
@@ -44,7 +45,7 @@ def with_data(name: str, folder: Path) -> list[str]:
     named = (recipe.data.train, recipe.data.valid, recipe.data.test) if recipe.data is not None else (None,) * 3
     missing = named[0] is None
     words = WORDS if missing or named[1] else WORDS * 2  # enough to hold some out
-    for files in (("own.a", "own.b") if recipe.task.name == "translation" else "own.txt",) if missing else named:
+    for files in (("own.a", "own.b") if recipe.task.name in PAIRED else "own.txt",) if missing else named:
         for side, file in enumerate([files] if isinstance(files, str) else files or ()):
             lines = [CONTENT[recipe.task.name](word[:: 1 - 2 * side]) for word in words]
             whole = "".join(f"{line}\n" for line in lines)
@@ -71,6 +72,7 @@ CONTENT = {
     "denoising": lambda word: f"{word} {word} is {word}.\n",
     "classification": lambda word: f"{len(word) % 2} {word} is {word}.",
     "question_answering": str,
+    "summarisation": lambda word: f"{word} {word}",
 }
 """What stands on a line of a task's file."""
 

@@ -90,7 +90,7 @@ SUMMED_UP = {
 }
 
 
-class Asked(NamedTuple):
+class Inquiry(NamedTuple):
     """A question, its answer, and the character of the tale that the answer begins at."""
 
     question: str
@@ -112,7 +112,7 @@ class Tale:
     text: str
     mood: Mood
     summary: str
-    questions: tuple[Asked, ...]
+    questions: tuple[Inquiry, ...]
     dialogues: tuple[tuple[Turn, Turn], ...]
     """Two questions each, of which the second needs the first."""
 
@@ -129,7 +129,7 @@ def tell(random: Random, story: Story) -> Tale:
     ]
     times = Counter(question for question, _ in candidates)
     questions = tuple(
-        Asked(question, text[start:end], start) for question, (start, end) in candidates if times[question] == 1
+        Inquiry(question, text[start:end], start) for question, (start, end) in candidates if times[question] == 1
     )
     return Tale(text, MOOD_OF[story.outcome], _summary(story), questions, tuple(_dialogues(story)))
 
