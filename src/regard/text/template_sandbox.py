@@ -205,7 +205,8 @@ class _Budgeted(NodeTransformer):
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  (Jinja's way to name visitors)
         self.generic_visit(node)
-        node.iter = _through("_looped", node.iter)
+        values: Any = node.iter  # an expression, though Jinja types it as any node
+        node.iter = _through("_looped", values)
         return node
 
     def visit_Output(self, node: nodes.Output) -> nodes.Node:  # noqa: N802
