@@ -71,6 +71,9 @@ CONTENT = {
     "denoising": lambda word: f"{word} {word} is {word}.\n",
     "classification": lambda word: f"{len(word) % 2} {word} is {word}.",
     "question_answering": str,
+    "chat": lambda word: json.dumps(
+        {"messages": [{"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}
+    ),
 }
 """What stands on a line of a task's file."""
 
