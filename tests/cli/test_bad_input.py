@@ -127,9 +127,9 @@ DECODING = {
     "seed of a greedy choice": Bad(run("--seed", "3", "--strategy", "greedy"), "seed has no effect"),
     "beams and temperature": Bad(run("--beams", "3", "--temperature", "0.5"), "temperature has no effect"),
     "seed out of range": Bad(run("--seed", "99999999999999999999"), "seed = 99999999999999999999 cannot be used"),
-    "unknown strategy": Bad(run("--strategy", "best"), "it should be 'greedy', 'sample' or 'beam'"),
+    "unknown strategy": Bad(run("--strategy", "best"), "it should be 'greedy', 'sample', 'beam' or 'contrastive'"),
     "no new tokens": Bad(run("--max-new-tokens", "0"), "max_new_tokens = 0 cannot be used"),
-    "streamed beam": Bad(run("--stream", "--beams", "2"), "cannot stream; use greedy or sample"),
+    "streamed ranking": Bad(run("--stream", "--n-best", "2"), "--stream and --n-best ask for two kinds of output"),
 }
 
 PICTURES = {

@@ -14,7 +14,7 @@ import regard
 from regard.data.corpus import CORPORA
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import ConfigError, FileError
-from regard.tasks.decoding_table import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
+from regard.tasks.decoding_table import BEAM_OPTIONS, OPTIONS, SAMPLE_OPTIONS, DecodingTable
 from regard.tasks.pairs import open_corpus
 from regard.tasks.recipe import Recipe, read_recipe, shipped
 from regard.tasks.task import held_out, task_of
@@ -94,6 +94,8 @@ def questions(recipe: Recipe) -> list[str]:
     texts = [example[0] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
     if recipe.task.name == "question_answering":
         return [f"{text}\tone is one." for text in texts]
+    if recipe.task.name == "chat":
+        return [messages[0].content for messages in texts]
     hidden = {"masked": "[MASK]", "denoising": "<extra_id_0>"}.get(recipe.task.name)
     return texts if hidden is None else [text.replace("is", hidden) for text in texts]
 
@@ -347,15 +349,17 @@ def test_a_decoding_table_is_its_strategy(values, strategy):
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 @pytest.mark.parametrize("option", [*BEAM_OPTIONS, *SAMPLE_OPTIONS])
 def test_a_decoding_option_without_effect_is_refused(strategy, option):
-    owner = "beam" if option in BEAM_OPTIONS else "sample"
-    values = {"strategy": strategy, option: 1}
-    if strategy == owner:
-        assert getattr(DecodingTable.model_validate(values), option) == 1
+    owners = [name for name, options in OPTIONS.items() if option in options]
+    values = {"strategy": strategy, option: 2 if option == "groups" else 1}
+    if strategy in owners:
+        values |= {"diversity": 0.5, "beams": 4} if option == "groups" else {}
+        assert getattr(DecodingTable.model_validate(values), option) == values[option]
         return
     with pytest.raises(ConfigError) as caught:
         DecodingTable.model_validate(values)
     assert str(caught.value) == (
-        f"{option} has no effect with strategy '{strategy}'; use strategy '{owner}' or leave {option} out"
+        f"{option} has no effect with strategy '{strategy}'; "
+        f"use strategy {' or '.join(map(repr, owners))} or leave {option} out"
     )
 
 

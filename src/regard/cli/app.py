@@ -22,6 +22,7 @@ from regard.cli import (
     convert,
     demo,
     evaluate,
+    explore,
     listing,
     look,
     plot,
@@ -69,6 +70,7 @@ app.command()(run.run)
 app.command()(chat.chat)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(explore.explore)
 app.command()(plot.plot)
 app.command()(convert.convert)
 app.command()(bench.bench)

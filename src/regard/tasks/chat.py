@@ -132,7 +132,6 @@ class Chat(Generation[Examples]):
     def check(self, model: Loaded, text: str) -> None:
         """No empty text, and of a built-in corpus, what it teaches."""
         super().check(model, text)
-        chat_template(model.tokenizer)
         if model.data is not None and model.data.corpus is not None:
             corpus(model.data.corpus, model.data.options).check(str(text))
 
@@ -187,7 +186,7 @@ class Chat(Generation[Examples]):
 
 def is_spoken(given: object) -> TypeGuard[Spoken]:
     """Whether these are messages, and no texts."""
-    return isinstance(given, Sequence) and not isinstance(given, str) and any(isinstance(one, Mapping) for one in given)
+    return isinstance(given, Sequence) and not isinstance(given, str) and any(isinstance(one, Mapping | Message) for one in given)
 
 
 def _messages(text: str) -> Messages:
