@@ -92,7 +92,7 @@ def chat(
     top_k: options.TopK = None,
     top_p: options.TopP = None,
     min_p: options.MinP = None,
-    alpha: options.Alpha = None,
+    penalty_alpha: options.PenaltyAlpha = None,
     repetition_penalty: options.RepetitionPenalty = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
     max_new_tokens: options.MaxNewTokens = None,
@@ -113,9 +113,9 @@ def chat(
     Example: `regard chat runs/chat --system "You answer in one sentence." --temperature 0.7`
     """
     given: dict[str, Any] = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "seed": seed}
-    given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "alpha": alpha}
+    given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     given |= {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram, "stop": stop}
-    given |= {"repetition_penalty": repetition_penalty}
+    given |= {"repetition_penalty": repetition_penalty, "penalty_alpha": penalty_alpha}
     from regard import api
     from regard.tasks.chat import as_chat
 
