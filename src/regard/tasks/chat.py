@@ -186,7 +186,11 @@ class Chat(Generation[Examples]):
 
 def is_spoken(given: object) -> TypeGuard[Spoken]:
     """Whether these are messages, and no texts."""
-    return isinstance(given, Sequence) and not isinstance(given, str) and any(isinstance(one, Mapping | Message) for one in given)
+    return (
+        isinstance(given, Sequence)
+        and not isinstance(given, str)
+        and any(isinstance(one, Mapping | Message) for one in given)
+    )
 
 
 def _messages(text: str) -> Messages:
