@@ -141,20 +141,20 @@ def test_huggingface_gets_the_template_and_the_end_of_a_turn(call, learnt, tmp_p
 @pytest.mark.parametrize("end", ["Ctrl-D", pytest.param("Ctrl-C", marks=pytest.mark.slow)])
 def test_a_terminal_has_a_prompt_and_ends_cleanly(learnt, end):
     """Through a real terminal: either ends the conversation without a trace."""
-    mine, theirs = pty.openpty()
+    person, terminal = pty.openpty()
     command = [sys.executable, "-m", "regard", "chat", str(learnt)]
-    process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    os.close(theirs)
+    process = subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    os.close(terminal)
     assert process.stderr is not None
     assert process.stdout is not None
     assert process.stderr.read(2) == b"> "
-    os.write(mine, b"I am Bo.\n")
+    os.write(person, b"I am Bo.\n")
     assert process.stdout.readline() == b"Hi Bo!\n"
     assert process.stderr.read(2) == b"> "
     if end == "Ctrl-C":
         process.send_signal(signal.SIGINT)
     else:
-        os.write(mine, b"\x04")
+        os.write(person, b"\x04")
     out, err = process.communicate(timeout=60)
-    os.close(mine)
+    os.close(person)
     assert (process.returncode, out.strip(), err.strip()) == (0, b"", b"")

@@ -52,7 +52,7 @@ class Message(NamedTuple):
 Messages = tuple[Message, ...]
 
 
-class Part(NamedTuple):
+class ChatPart(NamedTuple):
     """Some text, or the id of a special token; and of which message it is the content, if it is."""
 
     value: str | int
@@ -125,7 +125,7 @@ class ChatTemplate:
         }
         return self._template.render(values, sum(len(message.content) for message in messages))
 
-    def parts(self, messages: Sequence[Message], *, answering: bool = True) -> list[Part]:
+    def parts(self, messages: Sequence[Message], *, answering: bool = True) -> list[ChatPart]:
         """The same, cut into what the template says and what people say, the special tokens as ids."""
         plain = self.render(messages, answering=answering)
         frames = _frames(plain, messages)
@@ -134,7 +134,7 @@ class ChatTemplate:
             parts = list(self._cut(framed, frames))
             if "".join(self._written(part) for part in parts) == plain:
                 return parts
-        found = [Part(value) for value in self._specials(plain)]
+        found = [ChatPart(value) for value in self._specials(plain)]
         if [one.value for one in found if isinstance(one.value, int)] != [
             one.value for one in parts if isinstance(one.value, int)
         ]:
@@ -148,9 +148,9 @@ class ChatTemplate:
         """What a model reads before it answers."""
         return encode_parts(self.tokenizer, self.parts(messages))
 
-    def stretches(self, messages: Sequence[Message]) -> Iterator[tuple[list[Part], bool]]:
+    def stretches(self, messages: Sequence[Message]) -> Iterator[tuple[list[ChatPart], bool]]:
         """A whole conversation in stretches: what is read, and with True what the assistant says, its end with it."""
-        parts, before = self.parts(messages, answering=False), list[Part]()
+        parts, before = self.parts(messages, answering=False), list[ChatPart]()
         said = {part.message for part in parts}
         if any(message.role == "assistant" and place not in said for place, message in enumerate(messages)):
             raise InputError(
@@ -165,11 +165,11 @@ class ChatTemplate:
             before.pop()
             yield before, False
             end = self._end_within(parts)
-            yield [part, *map(Part, end)], messages[part.message].learnt
+            yield [part, *map(ChatPart, end)], messages[part.message].learnt
             before = []
         yield before, False
 
-    def _end_within(self, parts: list[Part]) -> tuple[str | int, ...]:
+    def _end_within(self, parts: list[ChatPart]) -> tuple[str | int, ...]:
         """What ends an answer, taken from what follows it."""
         found: list[str | int] = []
         for value in self.turn_end:
@@ -177,7 +177,7 @@ class ChatTemplate:
             if first == value:
                 parts.pop(0)
             elif isinstance(first, str) and isinstance(value, str) and first.startswith(value):
-                parts[0] = Part(first[len(value) :])
+                parts[0] = ChatPart(first[len(value) :])
             else:
                 break
             found.append(value)
@@ -204,15 +204,15 @@ class ChatTemplate:
         texts = [value.strip() for value in self.turn_end if isinstance(value, str)]
         return () if self.end_ids or not any(texts) else tuple(text for text in texts if text)
 
-    def _cut(self, framed: str, frames: Sequence[str]) -> Iterator[Part]:
+    def _cut(self, framed: str, frames: Sequence[str]) -> Iterator[ChatPart]:
         """A framed text in parts."""
         *opening, closing = frames
         pattern = f"([{re.escape(''.join(opening))}])([^{closing}]*){closing}"
         pieces = re.split(pattern, framed)
-        yield from map(Part, self._specials(pieces[0]))
+        yield from map(ChatPart, self._specials(pieces[0]))
         for opened, said, after in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-            yield Part(said, opening.index(opened))
-            yield from map(Part, self._specials(after))
+            yield ChatPart(said, opening.index(opened))
+            yield from map(ChatPart, self._specials(after))
 
     def _specials(self, text: str) -> Iterator[str | int]:
         """A text of the template, its special tokens as ids."""
@@ -222,7 +222,7 @@ class ChatTemplate:
             if piece:
                 yield ids[piece] if place % 2 else piece
 
-    def _written(self, part: Part) -> str:
+    def _written(self, part: ChatPart) -> str:
         return part.value if isinstance(part.value, str) else self.tokenizer.token_text(part.value)
 
 
@@ -235,7 +235,7 @@ def end_of_turn(values: Sequence[str | int]) -> tuple[str | int, ...]:
     return (*before, values[special])
 
 
-def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[int]:
+def encode_parts(tokenizer: Tokenizer, parts: Sequence[ChatPart]) -> list[int]:
     """The ids of parts; texts that stand side by side are one."""
     values: list[str | int] = []
     for part in parts:

@@ -53,7 +53,7 @@ FILTERS = frozenset(
 )
 """Of Jinja's, those whose result is about as large as what they are given."""
 REBUILT = ("replace", "join")
-"""Filters and methods of text that can make much of little: ours say how much before they do it."""
+"""Filters and methods of text that can make much of little: those here say how much before they do it."""
 
 
 class _RefusedTemplateError(Exception):
@@ -160,7 +160,7 @@ def _now(format: str) -> str:
     return datetime.now().strftime(format)
 
 
-OURS: dict[str, Callable[..., Any]] = {
+BUDGETED: dict[str, Callable[..., Any]] = {
     "_charged": _charged,
     "_looped": _looped,
     "_argument": _argument,
@@ -276,7 +276,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], optimized=False)
         kept = {name: found for name, found in self.globals.items() if name in ("range", "namespace", "dict")}
         self.globals = {**kept, "raise_exception": _raise, "strftime_now": _now}
-        self.filters = {**{name: found for name, found in self.filters.items() if name in FILTERS}, **OURS}
+        self.filters = {**{name: found for name, found in self.filters.items() if name in FILTERS}, **BUDGETED}
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         for kind, known in ((str, OF_TEXT), (dict, OF_TABLE), (list | tuple, OF_LIST)):
