@@ -11,6 +11,16 @@ from pydantic import Field
 from regard.api.exploring.decoding import OfBeam, OfPath, beam_record, path_record
 from regard.api.exploring.exports import OfExport, export_record
 from regard.api.exploring.reading import ExploredText, OfLayer, PageQuestion
+from regard.api.exploring.what_if import (
+    OfAnswer,
+    OfCuts,
+    OfEdges,
+    OfScore,
+    edge_effects_of,
+    head_effects_of,
+    what_if_of,
+    why_of,
+)
 from regard.api.exploring.words import OfWord, meaning_of, tokens_record
 from regard.errors import InputError
 from regard.inspection.heads import MEASURES, measure_heads
@@ -163,4 +173,8 @@ QUESTIONS: dict[str, tuple[type[PageQuestion], Callable[[ExploredText, Any], dic
     "export": (OfExport, export_record),
     "tokens": (PageQuestion, tokens_record),
     "meaning": (OfWord, meaning_of),
+    "head_effects": (OfAnswer, head_effects_of),
+    "edge_effects": (OfEdges, edge_effects_of),
+    "what_if": (OfCuts, what_if_of),
+    "why": (OfScore, why_of),
 }
