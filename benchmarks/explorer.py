@@ -1,10 +1,10 @@
-"""How fast the explorer is and how much it sends: a long text over HTTP, on a server of its own, and a file that stands alone.
+"""How fast the explorer is, and how much it sends: a long text over HTTP from a server of its own, and the file alone.
 
     python benchmarks/explorer.py --out benchmarks/results/explorer-cpu.json
 
-The model has weights of its own, 6 layers of 8 heads, and reads 2,048 and 8,192 tokens. `first_paint` is the page and its
-programs, the reading and the small maps of all heads, in seconds and bytes on the wire; `read` is the model's own part
-of it. `row` is the median over rows of all heads, `window` a whole map. The files are of 128 × 12 × 12 and 512 × 12 × 12.
+The model has weights of its own, 6 layers of 8 heads, and reads 2,048 and 8,192 tokens. `first_paint` is the page and
+its programs, the reading and the small maps of all heads, in seconds and bytes on the wire; `read` is the model's own
+part of it. `row` is the median over rows of all heads, `window` a whole map. The files are of 12 layers of 12 heads.
 """
 
 import argparse
