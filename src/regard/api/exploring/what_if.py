@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from regard.api.exploring.reading import ExploredText, OfLayer, PageQuestion
+from regard.api.exploring.reading import ExploredText
 from regard.errors import InputError
 from regard.views.effects import edge_effects_record, head_effects_record, what_if_record
+from regard.views.exploring.recorded import OfLayer, PageQuestion
 
 MOST_TOKENS = 512
 """Of a text whose heads and edges are switched off one by one: the model reads it once for each."""
