@@ -142,21 +142,43 @@ def alone(tokens: int) -> dict[str, Any]:
     return {"tokens": tokens, "layers": 12, "heads": 12, "bytes": len(page.encode())}
 
 
+def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The figures of one length, as the results' other files have them."""
+    what = f"the explorer, {found['layers']} layers × {found['heads']} heads of a width of {found['width']}"
+    shown = {
+        "until the first view stands": f"{found['first_paint_seconds']:.1f} s, {found['first_paint_bytes'] / 1e6:.2f} MB",
+        "of it the model's reading": f"{found['read_seconds']:.1f} s",
+        "a row of any head": f"{1000 * found['row_seconds']:.0f} ms",
+        "a head's whole map": f"{found['window_seconds']:.1f} s",
+    }
+    first, *others = [
+        {"what": what, "tokens": found["tokens"], "contestant": name, "figure": figure}
+        for name, figure in shown.items()
+    ]
+    return [{**first, "raw": found}, *others]
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/explorer-cpu.json"))
     parser.add_argument("--width", type=int, default=256)
     asked = parser.parse_args()
-    found = {
-        "circumstances": circumstances(),
-        "http": [over_http(asked.width, tokens) for tokens in (2048, 8192)],
-        "files": [alone(tokens) for tokens in (128, 512)],
-    }
-    for rows in (found["http"], found["files"]):
-        for row in rows:
-            print(row)
-    write_json(asked.out, found)
+    rows = [row for tokens in (2048, 8192) for row in rows_of(over_http(asked.width, tokens))]
+    for tokens in (128, 512):
+        file = alone(tokens)
+        figure = f"{file['bytes'] / 1e6:.2f} MB"
+        rows.append(
+            {
+                "what": "12 layers × 12 heads",
+                "tokens": tokens,
+                "contestant": "a file that stands alone",
+                "figure": figure,
+            }
+        )
+    for row in rows:
+        print(row["what"], row["tokens"], row["contestant"], row["figure"])
+    write_json(asked.out, {**circumstances(), "command": "python benchmarks/explorer.py", "rows": rows})
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ window.render = (opening) => {
   const model = {
     get: () => opening,
     on: (name, listener) => heard.push(listener),
-    send: async (message) => { const reply = JSON.parse(await window.answer(JSON.stringify(message))); heard.forEach((one) => one(reply)); },
+    send: async (message) => {
+      const reply = JSON.parse(await window.answer(JSON.stringify(message)));
+      heard.forEach((one) => one(reply));
+    },
   };
   widget.render({ model, el: document.body });
 };
@@ -32,7 +35,7 @@ def widget(explored):
 def answered(widget, message: str) -> str:
     """What Python sends back."""
     sent: list[dict] = []
-    widget.send = lambda record: sent.append(record)
+    widget.send = sent.append
     widget._answer(widget, json.loads(message), [])
     return json.dumps(sent[0])
 

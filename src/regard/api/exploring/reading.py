@@ -43,7 +43,7 @@ class ExploredText(ShownRecording):
 
     def record(self, part: int = 0) -> dict[str, Any]:
         """What the page is told of it: the answer, the tokens and the layers."""
-        said = {"model": self.name, "text": self.text, "target": self.target, "notes": self.notes}
+        said: dict[str, Any] = {"model": self.name, "text": self.text, "target": self.target, "notes": self.notes}
         said |= {"output": None if self.answer is None else self.answer.text, "seconds": self.seconds}
         return said | super().record(part)
 

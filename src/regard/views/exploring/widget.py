@@ -41,7 +41,7 @@ def bundled(first: str) -> str:
     return "".join(written.values()) + f"export default {{ render: part_{first}.render }};\n"
 
 
-class RecordingWidget(anywidget.AnyWidget):  # type: ignore[misc]
+class RecordingWidget(anywidget.AnyWidget):
     """What was seen of one text, to be looked into: it asks by messages, and Python answers."""
 
     _css = files("regard.views").joinpath("assets", "explorer", "explorer.css").read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ class RecordingWidget(anywidget.AnyWidget):  # type: ignore[misc]
         """One question, one answer; what is wrong is told in a sentence."""
         try:
             question, answer = OF_RECORDINGS[asked["what"]]
-            record = {"answer": answer(self._shown, question.model_validate(asked["asked"]))}
+            record: dict[str, Any] = {"answer": answer(self._shown, question.model_validate(asked["asked"]))}
         except RegardError as error:
             record = {"error": error.problem, "remedy": error.remedy}
         except (ValidationError, KeyError):
