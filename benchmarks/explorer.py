@@ -146,7 +146,7 @@ def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     """The figures of one length, as the results' other files have them."""
     what = f"the explorer, {found['layers']} layers × {found['heads']} heads of a width of {found['width']}"
     shown = {
-        "until the first view stands": f"{found['first_paint_seconds']:.1f} s, {found['first_paint_bytes'] / 1e6:.2f} MB",
+        "until the first view stands": f"{found['first_paint_seconds']:.1f} s, {found['first_paint_bytes']:,} bytes",
         "of it the model's reading": f"{found['read_seconds']:.1f} s",
         "a row of any head": f"{1000 * found['row_seconds']:.0f} ms",
         "a head's whole map": f"{found['window_seconds']:.1f} s",

@@ -202,6 +202,8 @@ export class Explorer extends Shown {
     this.tabs.replaceChildren(...VIEWS.filter((View) => this.views?.includes(View.id) ?? true).map((View) => h("button", {
       type: "button", "data-view": View.id, "aria-current": View.id === this.state.view ? "page" : undefined, onclick: () => this.go({ view: View.id }),
     }, View.title)));
+    const current = this.tabs.querySelector("[aria-current]");
+    if (current) this.tabs.scrollLeft = current.offsetLeft - this.tabs.offsetLeft - (this.tabs.clientWidth - current.offsetWidth) / 2; // on a phone
     if (!this.reading) return;
     const View = VIEWS.find((one) => one.id === this.state.view) ?? VIEWS[0];
     this.view?.close?.();

@@ -107,9 +107,9 @@ export class OneHead {
   list() {
     const { unit, weights } = this.shown;
     const order = Array.from(weights.keys()).sort((one, other) => Math.abs(weights[other]) - Math.abs(weights[one])).slice(0, LISTED);
-    const [from] = this.names();
+    const [from] = this.names(), cutting = this.cuts && this.app.state.more.cut === "1";
     const rows = order.filter((at) => weights[at] !== 0).map((at) => h("tr", {}, h("th", { scope: "row" }, token(this.units.column.texts[at]), h("span", { className: "place" }, ` ${at}`)),
-      h("td", {}, bar(weights[at])), h("td", { className: "number" }, weights[at].toFixed(4).replace("-", "−")), h("td", { className: "cut", "data-key": at })));
+      cutting ? null : h("td", {}, bar(weights[at])), h("td", { className: "number" }, weights[at].toFixed(4).replace("-", "−")), cutting ? h("td", { className: "cut", "data-key": at }) : null));
     const rest = weights.reduce((sum, one) => sum + one, 0) - order.reduce((sum, at) => sum + weights[at], 0);
     this.partners.replaceChildren(
       h("h3", {}, token(this.units.row.texts[unit]), h("span", { className: "quiet" }, ` ${from === "written" ? "was written; it looked at" : "looks at"}`)),
@@ -120,9 +120,15 @@ export class OneHead {
     this.readout.replaceChildren(token(this.units.row.texts[unit]), ` looks most at `, token(this.units.column.texts[best]), `: ${percent(weights[best])}`);
   }
 
+  // Whether edges of the row that is shown can be cut: between tokens, in a row that stays.
+  get cuts() {
+    const { app, layer } = this;
+    return !app.state.words && !app.beside && !app.views && !layer.mechanism && this.asked === this.current;
+  }
+
   // Beside every weight what cutting it alone does to the answer: asked for, since the model reads once for each.
   cutting(unit) {
-    if (this.app.state.words || this.app.beside || this.layer.mechanism || this.asked !== this.current) return "";
+    if (!this.cuts) return "";
     const on = this.app.state.more.cut === "1";
     const room = h("p", { className: "quiet cutting" });
     const button = h("button", { type: "button", "aria-pressed": String(on), onclick: () => {
@@ -147,7 +153,7 @@ export class OneHead {
         cell.textContent = (one.change > 0 ? "+" : "") + fixed(one.change) + (one.kept ? "" : " ≠");
         cell.title = one.kept ? "the same answer without it" : "another answer without it";
       }
-      said.textContent = " The last column: how many nats the answer’s log-probability changes without that edge; ≠ where the answer is another one.";
+      said.textContent = " The last column: how many nats the answer’s log-probability changes without that edge; ≠ where the answer is another one. It is 0 where nothing that decides the answer reads this row.";
     } catch (error) {
       said.textContent = " " + error.message;
     }
