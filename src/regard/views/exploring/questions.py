@@ -24,6 +24,8 @@ WINDOW = 256
 """Cells of a map, along each side."""
 LISTED = 256
 """Keys of a row whose scores are told: those of the largest weights."""
+MEASURED, FEWEST_ROWS = 2**22, 32
+"""Weights of a layer that its measures are made of; of longer texts fewer rows are looked at."""
 MOST_MERGED = 1024
 """Tokens of a text whose whole map of words is made at once."""
 MOST_ROWS = 64
@@ -140,14 +142,17 @@ def _shades(cells: NDArray[Any]) -> NDArray[Any]:
 
 def measures(reading: ShownRecording, asked: PageQuestion) -> dict[str, Any]:
     """What kind of head each head is, on this text."""
-    special = [*reading.tokenizer.special_ids.values()]
-    found = measure_heads(reading.part(asked.part), special)
+    special, seen = [*reading.tokenizer.special_ids.values()], reading.part(asked.part)
+    weights = max(seen.trace(layer).heads * seen.trace(layer).calls[-1].keys for layer in seen.layers)
+    most = max(MEASURED // weights, FEWEST_ROWS)
+    found = measure_heads(seen, special, most)
     heads = [
         {"layer": one.layer, "head": one.head, "character": one.character}
         | {name: getattr(one, name) for name in MEASURES}
         for one in found
     ]
-    return {"heads": heads}
+    rows = max(len(seen.trace(layer).places()) for layer in seen.layers)
+    return {"heads": heads, "rows": rows, "rows_read": min(rows, most)}
 
 
 Answers = dict[str, tuple[type[PageQuestion], Callable[[Any, Any], dict[str, Any]]]]
