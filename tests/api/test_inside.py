@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from small_models import small_model
 
 import regard
 from regard.errors import InputError
@@ -20,6 +19,7 @@ from regard.views.effects import (
     what_if_text,
 )
 from regard.views.score_parts import draw_score_parts, score_parts_record, score_parts_text
+from small_models import small_model
 
 TEXT, HIDDEN = "the cat", "the c<mask>t"
 
