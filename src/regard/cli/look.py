@@ -30,6 +30,7 @@ def look(
     meaning: options.Meaning = None,
     word: options.Word = None,
     heads: options.Heads = False,
+    snapshots: options.Snapshots = False,
     without: options.Without = None,
     effects: options.Effects = False,
     ablation: options.Ablation = None,
@@ -57,7 +58,7 @@ def look(
     modes |= {"patch": patch, "flow": flow, "word": word, "steps": steps}
     given = {"target": target, "generate": generate, "max-new-tokens": max_new_tokens, "layer": layer, "head": head}
     given |= {"words": words, "row": row, "no-special-tokens": no_special_tokens, "ablation": ablation}
-    given |= {"no-renormalise": no_renormalise, "json": as_json}
+    given |= {"no-renormalise": no_renormalise, "snapshots": snapshots, "json": as_json}
     kind = _mode(_asked(modes), _asked(given))
     asked = Look(model, text or [], to or Path(f"{kind}.png"), _asked(given), device, precision)
     refuse_existing(asked.to, force)
@@ -73,7 +74,7 @@ READING = ("generate", "max-new-tokens")
 ASKING = ("target", *READING)
 EFFECT = {
     "meaning": ("json",),
-    "heads": ("json",),
+    "heads": ("snapshots", "json"),
     "without": (*ASKING, "ablation", "no-renormalise", "json"),
     "effects": (*ASKING, "ablation", "no-renormalise", "layer", "head", "row", "json"),
     "why": (*ASKING, "json"),

@@ -17,10 +17,24 @@ def show_heads(asked: Look, _: object) -> None:
     from regard.views.heads import draw_heads, heads_record, heads_text
 
     check_format(asked.to)
+    if "snapshots" in asked.given:
+        _show_history(asked)
+        return
     loaded = asked.open()
     report = loaded.heads(asked.text or None)
     draw_to(asked.to, lambda: draw_heads(report))
     asked.tell(loaded, heads_record(report), heads_text(report), f"the {len(report.heads)} heads")
+
+
+def _show_history(asked: Look) -> None:
+    """The same at every step that the run kept."""
+    from regard.api.snapshots import head_history
+    from regard.views.figure import draw_to
+    from regard.views.head_history import draw_head_history, head_history_record, head_history_text
+
+    found = head_history(asked.model, asked.text or None, asked.device, asked.precision)
+    draw_to(asked.to, lambda: draw_head_history(found))
+    asked.tell(asked.open(), head_history_record(found), head_history_text(found), "the heads while they formed")
 
 
 def show_without(asked: Look, changes: list[str]) -> None:

@@ -36,6 +36,10 @@ Word = Annotated[str | None, typer.Option(help="A word of the text: where it loo
 Heads = Annotated[
     bool, typer.Option("--heads", help="Every head by what it does; on a small English grammar without a text.")
 ]
+Snapshots = Annotated[
+    bool,
+    typer.Option("--snapshots", help="With --heads: at every step whose weights the run kept (training.snapshots)."),
+]
 Without = Annotated[
     list[str] | None,
     typer.Option(
