@@ -3,7 +3,9 @@
 docs/reference/       one page per folder, from the code's own docstrings; not committed
 docs/benchmarks.md    the tables of benchmarks/results/*.json; committed, and a test asks whether it is still theirs
 README.md             likewise the lines between its two marks, the headlines of these results
+docs/mechanisms.md    likewise how mechanisms grow, of those that are called mechanisms-*.json, by docs/mechanisms.py
 docs/keys.md          likewise every key of a recipe, from the classes that read it
+docs/doctor.md        likewise every law, between the page's two marks, from the table that the doctor and the tests use
 docs/words.md         likewise the page and the figure of docs/words.json, which docs/words.py measures
 docs/architecture.svg the folders and what uses what, drawn by docs/architecture.py
 """
@@ -16,12 +18,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import architecture
+import mechanisms
 import words
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
 RESULTS, BENCHMARKS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
-README, KEYS = ROOT / "README.md", ROOT / "docs" / "keys.md"
+MECHANISMS, GROWTH = ROOT / "docs" / "mechanisms.md", "mechanisms-"
+README, KEYS, DOCTOR = ROOT / "README.md", ROOT / "docs" / "keys.md", ROOT / "docs" / "doctor.md"
 
 
 def pages() -> dict[str, str]:
@@ -123,9 +127,16 @@ def benchmarks(folder: Path) -> str:
         "many times regard's time a contestant takes, regard's being that of its own faster precision; \\* marks the "
         "faster precision of each. On a shared machine trust ratios."
     )
-    files = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    there = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith(GROWTH)]
+    files = [json.loads(file.read_text(encoding="utf-8")) for file in there]
     first = [headlines(folder), ""] if folder == RESULTS else []
     return "\n".join(["# Side by side", "", *first, intro, *map(results, files)]) + "\n"
+
+
+def mechanisms_page(folder: Path) -> str:
+    """What `regard bench attention` measured by length."""
+    files = [(file.stem.removeprefix(GROWTH), file) for file in sorted(folder.glob(f"{GROWTH}*.json"))]
+    return mechanisms.page([(name, json.loads(file.read_text(encoding="utf-8"))) for name, file in files])
 
 
 def results(found: dict[str, Any]) -> str:
@@ -180,6 +191,22 @@ def keys_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+LAWS_BEGIN, LAWS_END = "<!-- laws: made by `make docs` from inspection/laws -->", "<!-- end of laws -->"
+
+
+def doctor_page(text: str) -> str:
+    """The page with a row for every law: what it says, what is measured, and what is wrong where it is broken."""
+    from regard.inspection.laws import LAWS
+
+    lines = ["| law | says | measured, at most | where it is broken, most likely |", "|---|---|---|---|"]
+    for law in LAWS:
+        causes = [f"{how}: {cause}" if how else cause for how, cause in law.causes.items()]
+        size = f"{law.tolerance:g} {law.unit}"
+        lines.append(f"| `{law.name}` | {law.statement} | {size} | {'<br>'.join(causes)} |")
+    before, _, rest = text.partition(LAWS_BEGIN)
+    return "\n".join([before + LAWS_BEGIN, *lines, LAWS_END + rest.partition(LAWS_END)[2]])
+
+
 def main() -> None:
     """Write all pages anew."""
     PAGES.mkdir(exist_ok=True)
@@ -188,7 +215,9 @@ def main() -> None:
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
+    MECHANISMS.write_text(mechanisms_page(RESULTS), encoding="utf-8")
     KEYS.write_text(keys_page(), encoding="utf-8")
+    DOCTOR.write_text(doctor_page(DOCTOR.read_text(encoding="utf-8")), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8"), headlines(RESULTS)), encoding="utf-8")
     architecture.PICTURE.write_text(architecture.picture(), encoding="utf-8")
     words.write()

@@ -75,6 +75,7 @@ PUBLIC = [
     "TransformerConfig",
     "Window",
     "attend",
+    "doctor",
     "generate",
     "load",
     "register_mechanism",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.api import (
         Model as Model,
+        doctor as doctor,
         load as load,
         tokenizer as tokenizer,
         train as train,
@@ -94,7 +95,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "regard.api": ("Model", "load", "tokenizer", "train", "vectors", "watch"),
+    "regard.api": ("Model", "doctor", "load", "tokenizer", "train", "vectors", "watch"),
     "regard.attention.bias": ("ALiBi", "RelativeBuckets"),
     "regard.attention.core": ("attend", "which_kernel", "weights"),
     "regard.attention.kernels": ("KernelChoice",),

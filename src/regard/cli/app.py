@@ -20,6 +20,7 @@ from regard.cli import (
     compare,
     convert,
     demo,
+    doctor,
     evaluate,
     explore,
     listing,
@@ -70,6 +71,7 @@ app.command()(evaluate.evaluate)
 app.command()(look.look)
 app.command()(explore.explore)
 app.command()(plot.plot)
+app.command()(doctor.doctor)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
