@@ -11,8 +11,10 @@ from test_explorer import TEXT, TEXTS, look, there
 
 from regard.decoding.filters import temperature
 from regard.decoding.strategies import Beam
+from regard.errors import InputError
 from regard.inspection.contextual import word_in_sentences
 from regard.inspection.four_steps import four_steps
+from regard.views.figure import label
 
 VIEWS = ("overview", "head", "steps", "decoding", "tokens", "meaning", "whatif", "compare")
 
@@ -240,3 +242,34 @@ def test_what_is_shown_is_saved_as_a_file(explorer, address, explored):
         if kind == "json":
             found = torch.tensor(json.loads(content)["heads"]["2"])
             torch.testing.assert_close(found, look(explored["gpt"], TEXT).weights("decoder.0.self", 2)[: len(found)])
+
+
+def test_each_layer_says_what_it_would_decide_and_attention_is_shown_in_three_ways(explorer, address, explored):
+    model = explored["gpt"]
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="lens")
+    lens = model.logit_lens(TEXT)
+    rows = explorer.tab.locator("tbody tr")
+    assert rows.locator("th").all_inner_texts() == list(reversed(lens.layers))
+    for row, cells in zip(rows.all(), reversed(lens.cells), strict=True):
+        assert row.locator("td bdi").all_text_contents() == [label(one.likeliest[0].name) for one in cells]
+    assert explorer.violations() == []
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="flow", layer="decoder.1.self")
+    flow = model.attention_flow(TEXT, "decoder.1.self")
+    for at, table in enumerate((flow.raw, flow.rollout, flow.gradient)):
+        shown = explorer.tab.locator(".grid").nth(at).locator("tbody tr").last.locator("td").all_inner_texts()
+        assert [numbers(one)[0] for one in shown] == pytest.approx(table[-1].tolist(), abs=6e-3)
+    assert explorer.violations() == []
+
+
+def test_patching_brings_the_answer_back(explorer, address, explored):
+    model = explored["tiny"]
+    text, others = "en: 2001-05-03", [f"en: {year}-05-03" for year in range(1990, 2000)]
+    for other in others:
+        try:
+            found = model.patching(text, other)
+        except InputError:  # the same answer, or another number of tokens
+            continue
+        break
+    explorer.open(address, model="tiny", text=text, view="patch", instead=other)
+    first = explorer.tab.locator(".grid").first.locator("tbody tr").first.locator("td").all_inner_texts()
+    assert [numbers(one)[0] for one in first] == pytest.approx(found.stacks[0].recovered[0].tolist(), abs=6e-3)

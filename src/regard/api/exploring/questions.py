@@ -1,6 +1,7 @@
 """The questions a page may ask of a text that a model has read, each with its fields; unknown fields are refused."""
 
 from regard.api.exploring.decoding import OfBeam, OfPath, beam_record, path_record
+from regard.api.exploring.lens import OfOther, flow_of, lens_of, patching_of
 from regard.api.exploring.what_if import (
     OfAnswer,
     OfCuts,
@@ -13,7 +14,7 @@ from regard.api.exploring.what_if import (
 )
 from regard.api.exploring.words import OfWord, meaning_of, tokens_record
 from regard.views.exploring.questions import OF_RECORDINGS, Answers
-from regard.views.exploring.recorded import PageQuestion
+from regard.views.exploring.recorded import OfLayer, PageQuestion
 
 QUESTIONS: Answers = {
     **OF_RECORDINGS,
@@ -25,4 +26,7 @@ QUESTIONS: Answers = {
     "edge_effects": (OfEdges, edge_effects_of),
     "what_if": (OfCuts, what_if_of),
     "why": (OfScore, why_of),
+    "lens": (PageQuestion, lens_of),
+    "patching": (OfOther, patching_of),
+    "flow": (OfLayer, flow_of),
 }

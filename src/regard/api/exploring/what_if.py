@@ -38,45 +38,46 @@ class OfScore(OfEdges):
     key: int = Field(ge=0)
 
 
-def _asked(reading: ExploredText) -> dict[str, Any]:
+def answer_of(reading: ExploredText) -> dict[str, Any]:
     """What the model answered, as its interventions are asked."""
     written = reading.new_tokens if reading.model.task.continues else None
     return {"target": reading.target, "max_new_tokens": written or None}
 
 
-def _short(reading: ExploredText) -> None:
+def require_short(reading: ExploredText) -> None:
+    """Refuse a text that is too long to be read once for each head, edge or vector."""
     count = len(reading.model.tokenizer.encode(reading.text))
     if count > MOST_TOKENS:
         raise InputError(
-            f"the text has {count:,} tokens and would be read once for each head or edge",
+            f"the text has {count:,} tokens and would be read once for each of its parts",
             f"give up to {MOST_TOKENS} tokens, or switch off only what you name",
         )
 
 
 def head_effects_of(reading: ExploredText, asked: OfAnswer) -> dict[str, Any]:
     """What switching off each head does."""
-    _short(reading)
-    return head_effects_record(reading.model.head_effects(reading.text, ablation=asked.ablation, **_asked(reading)))
+    require_short(reading)
+    return head_effects_record(reading.model.head_effects(reading.text, ablation=asked.ablation, **answer_of(reading)))
 
 
 def edge_effects_of(reading: ExploredText, asked: OfEdges) -> dict[str, Any]:
     """What cutting each edge of a row does."""
-    _short(reading)
+    require_short(reading)
     return edge_effects_record(
-        reading.model.edge_effects(reading.text, asked.layer, asked.row, head=asked.head, **_asked(reading))
+        reading.model.edge_effects(reading.text, asked.layer, asked.row, head=asked.head, **answer_of(reading))
     )
 
 
 def what_if_of(reading: ExploredText, asked: OfCuts) -> dict[str, Any]:
     """The answer without these heads and edges."""
     return what_if_record(
-        reading.model.what_if(reading.text, asked.without, ablation=asked.ablation, **_asked(reading))
+        reading.model.what_if(reading.text, asked.without, ablation=asked.ablation, **answer_of(reading))
     )
 
 
 def why_of(reading: ExploredText, asked: OfScore) -> dict[str, Any]:
     """One score, by where its parts came from."""
-    found = reading.model.why(reading.text, asked.layer, asked.head, asked.row, asked.key, **_asked(reading))
+    found = reading.model.why(reading.text, asked.layer, asked.head, asked.row, asked.key, **answer_of(reading))
     return {
         "score": found.score,
         "bias": found.bias,

@@ -14,10 +14,11 @@ import { Decoding } from "./decoding.js";
 import { Tokens } from "./tokens.js";
 import { Meaning } from "./meaning.js";
 import { WhatIf } from "./whatif.js";
+import { Flow, Lens, Patch } from "./lens.js";
 import { SideBySide } from "./compare.js";
 import { Shown } from "./shown.js";
 
-export const VIEWS = [Overview, OneHead, FourSteps, Decoding, WhatIf, Tokens, Meaning, SideBySide];
+export const VIEWS = [Overview, OneHead, FourSteps, Decoding, WhatIf, Lens, Patch, Flow, Tokens, Meaning, SideBySide];
 const LONGEST_LINK = 6000; // characters of a text that a link carries
 const FRESH = { view: "overview", layer: "", head: 0, row: -1, words: false, more: {} }; // `more` is what views keep themselves
 

@@ -9,6 +9,8 @@ export class Lens {
   static title = "Layer by layer";
   static lead = "What the model would decide if it ended after each layer (the logit lens): the final norm and the head read each layer’s vector. It shows what the head reads there, not all that the layer knows.";
 
+  static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
+
   constructor(app, body) {
     body.append(h("p", { role: "status" }, "Asking every layer …"));
     app.ask("lens").then((record) => body.replaceChildren(table(record))).catch((error) => body.replaceChildren(h("p", { className: "problem", role: "alert" }, error.message)));
