@@ -90,6 +90,12 @@ BASES: dict[str, dict[str, Any]] = {
         "model": SMALL | {"architecture": "encoder", "head": "spans"},
         "training": {"label_smoothing": 0.0},
     },
+    "summarisation": {
+        "task": "summarisation",
+        "data": {"train": "pairs.tsv", "window": 9},
+        "tokenizer": {"kind": "bpe", "size": 290},
+        "model": SMALL,
+    },
     **{
         name: TRANSLATION | {"data": {"train": "pairs.tsv"}, "model": RECURRENT | {"name": name}}
         for name in ("seq2seq", "bahdanau", "luong")
