@@ -121,7 +121,10 @@ for mechanism, shape in MECHANISMS.items():
         kept = {key: value for key, value in values["model"].items() if key not in positions}
         BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
         ATTENDING[f"attention {mechanism}"] = mechanism
-RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
+RUN = (
+    *("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip"),
+    "snapshots",
+)
 """Keys of [training] that a run of a few steps shows."""
 OTHERS: dict[str, list[Any]] = {
     "task.gaps": [[";"], ["<mask>", ";"]],
@@ -162,6 +165,7 @@ OTHERS: dict[str, list[Any]] = {
     "model.adapter.targets": [["query"]],
     "training.precision": ["bfloat16"],
     "training.device": ["cuda", "meta"],
+    "training.snapshots": [[2]],
     "training.metric": ["exact_match", "accuracy", "perplexity", "f1"],
     "decoding.max_new_tokens": [2],
     "decoding.eos_ids": [[*range(250)]],
