@@ -166,7 +166,8 @@ def _tiles(seen: Recording, layer: str, most: int) -> Iterator[tuple[Int[Tensor,
         return
     spread = torch.arange(most) * count // most
     together = most if seen.mechanism(layer) else max(1, TILE // (trace.heads * trace.calls[-1].keys))
-    for some in spread.split(together):
+    for first in range(0, most, together):
+        some = spread[first : first + together]
         yield some, sized(trace.weights(some.tolist()))
 
 
