@@ -270,6 +270,10 @@ class Task(ABC, Generic[D]):
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The task's figures on these examples."""
 
+    def baselines(self, examples: Sequence[Any]) -> dict[str, dict[str, float]]:
+        """The same figures of rules that learn nothing, by name; none unless a task has some."""
+        return {}
+
     def reading(self, model: Loaded, how: Measuring = USUAL) -> dict[str, int]:
         """The numbers its figures go by, such as window and stride; none where nothing is cut."""
         how.refuse_windows(self.name)
