@@ -90,6 +90,12 @@ BASES: dict[str, dict[str, Any]] = {
         "model": SMALL | {"architecture": "encoder", "head": "spans"},
         "training": {"label_smoothing": 0.0},
     },
+    "summarisation": {
+        "task": "summarisation",
+        "data": {"train": "pairs.tsv", "window": 9},
+        "tokenizer": {"kind": "bpe", "size": 290},
+        "model": SMALL,
+    },
     **{
         name: TRANSLATION | {"data": {"train": "pairs.tsv"}, "model": RECURRENT | {"name": name}}
         for name in ("seq2seq", "bahdanau", "luong")
@@ -115,7 +121,10 @@ for mechanism, shape in MECHANISMS.items():
         kept = {key: value for key, value in values["model"].items() if key not in positions}
         BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
         ATTENDING[f"attention {mechanism}"] = mechanism
-RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
+RUN = (
+    *("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip"),
+    "snapshots",
+)
 """Keys of [training] that a run of a few steps shows."""
 OTHERS: dict[str, list[Any]] = {
     "task.gaps": [[";"], ["<mask>", ";"]],
@@ -156,6 +165,7 @@ OTHERS: dict[str, list[Any]] = {
     "model.adapter.targets": [["query"]],
     "training.precision": ["bfloat16"],
     "training.device": ["cuda", "meta"],
+    "training.snapshots": [[2]],
     "training.metric": ["exact_match", "accuracy", "perplexity", "f1"],
     "decoding.max_new_tokens": [2],
     "decoding.eos_ids": [[*range(250)]],

@@ -26,11 +26,12 @@ ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv
 NAMES = {
     "source": ("source", "src", "input"),
     "target": ("target", "tgt", "trg", "output"),
-    "text": ("text", "sentence", "review", "content", "document", "comment", "message", "tweet"),
+    "text": ("text", "sentence", "review", "content", "document", "comment", "message", "tweet", "article", "body"),
     "label": ("label", "class", "category", "sentiment", "target", "intent", "topic", "labels"),
     "question": ("question", "query"),
     "context": ("context", "passage", "paragraph"),
     "answer": ("answer", "answers"),
+    "summary": ("summary", "highlights", "abstract", "headline", "title"),
 }
 """What columns are called, the likeliest name first."""
 

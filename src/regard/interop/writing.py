@@ -19,6 +19,7 @@ from regard.tasks.language_modelling import LanguageModellingTable
 from regard.tasks.sentence_embedding import SentenceEmbeddingTable
 from regard.tasks.task import Loaded
 from regard.tasks.task_table import TaskTable
+from regard.tasks.text_to_text import TextToTextTable
 from regard.text.kept_settings import write_kept_settings
 from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
@@ -73,7 +74,7 @@ def _special_tokens(tokenizer: Tokenizer, task: TaskTable) -> dict[str, int]:
     """The special ids there are, by what they are for."""
     if isinstance(tokenizer, PretrainedTokenizer):
         known = tokenizer.special_tokens.known()
-        starts = task.name == "translation" and known.get("bos") == known.get("pad")
+        starts = isinstance(task, TextToTextTable) and known.get("bos") == known.get("pad")
         return {role: token for role, token in known.items() if not (role == "bos" and starts)}
     found = {role: getattr(tokenizer, f"{role}_id") for role in ("pad", "bos", "eos", "unk")}
     if tokenizer.mask in tokenizer.special_ids:
@@ -94,7 +95,7 @@ def _tokenizer_json(tokenizer: Tokenizer, task: TaskTable, *, reads_source: bool
         single, pair = f"{begin} $A {end}", f"{begin}:0 $A:0 {end}:0 $B:1 {end}:1"
     elif reads_source:
         single = f"$A {end}"
-    elif task.name == "translation":
+    elif isinstance(task, TextToTextTable):
         single = f"$A {begin}"
     elif isinstance(task, LanguageModellingTable) and task.begin == "bos":
         single = f"{begin} $A"

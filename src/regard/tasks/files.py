@@ -4,7 +4,7 @@ import os.path
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from regard.data.corpus import Split
+from regard.data.corpus import ExampleKind, Examples, Split, examples_of
 from regard.data.splits import E, Splits, hold_out
 from regard.data.tables import TABLES, ending, look
 from regard.errors import ConfigError, FileError, changing
@@ -51,14 +51,9 @@ def one_file(task: str, read: Callable[[Path, str, Mapping[str, str]], list[E]])
     return read_one
 
 
-def refuse_corpus(task: str, table: DataTable) -> DataTable:
-    """Raise ConfigError if the data are a built-in corpus, for a task that has other examples."""
-    if table.corpus is not None:
-        raise ConfigError(
-            f"[data] the built-in corpus {table.corpus!r} has pairs of texts, which task {task!r} cannot use",
-            "name files: train = FILE, and valid = FILE or split = 0.9",
-        )
-    return table
+def corpus_examples(table: DataTable, kind: ExampleKind) -> Examples | None:
+    """The examples of a built-in corpus that a task asks for; None where the data are files."""
+    return None if table.corpus is None else examples_of(table.corpus, table.options, kind)
 
 
 def require_there(paths: Paths) -> None:

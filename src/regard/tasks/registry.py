@@ -7,11 +7,12 @@ from regard.tasks.language_modelling import LanguageModelling
 from regard.tasks.masked import MaskedLanguageModelling
 from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.sentence_embedding import SentenceEmbedding
+from regard.tasks.summarisation import Summarisation
 from regard.tasks.task import register_task
 from regard.tasks.translation import Translation
 
 SHIPPED = (
-    *(Translation, LanguageModelling, MaskedLanguageModelling, Denoising),
+    *(Translation, Summarisation, LanguageModelling, MaskedLanguageModelling, Denoising),
     *(ClozeTask, Classification, QuestionAnswering, SentenceEmbedding),
 )
 for task in SHIPPED:

@@ -192,7 +192,7 @@ class Task(ABC, Generic[D]):
         known = tuple(dict.fromkeys(("loss", *self.metrics(recipe.data))))
         if recipe.training.metric not in known:
             raise ConfigError(
-                f"[training] metric {recipe.training.metric!r} is no figure of task {self.name!r} on these data",
+                f"[training] metric {recipe.training.metric!r} is no metric of task {self.name!r} on these data",
                 f"use {' or '.join(known)}",
             )
 
@@ -257,6 +257,10 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The task's figures on these examples."""
+
+    def baselines(self, examples: Sequence[Any]) -> dict[str, dict[str, float]]:
+        """The same figures of rules that learn nothing, by name; none unless a task has some."""
+        return {}
 
     def reading(self, model: Loaded, how: Measuring = USUAL) -> dict[str, int]:
         """The numbers its figures go by, such as window and stride; none where nothing is cut."""
