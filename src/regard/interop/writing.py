@@ -21,8 +21,8 @@ from regard.tasks.language_modelling import LanguageModellingTable
 from regard.tasks.sentence_embedding import SentenceEmbeddingTable
 from regard.tasks.task import Loaded
 from regard.tasks.task_table import TaskTable
-from regard.text.chat_template import source_of
 from regard.tasks.text_to_text import TextToTextTable
+from regard.text.chat_template import source_of
 from regard.text.kept_settings import write_kept_settings
 from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
