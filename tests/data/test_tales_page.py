@@ -12,7 +12,7 @@ def test_the_page_shows_the_first_test_tale_and_what_is_known_of_it():
     tale = Tales().tale("test", 0)
     shown = " ".join(re.search(r"^> (.+?)\n\n", PAGE, re.MULTILINE | re.DOTALL)[1].replace("\n> ", " ").split())
     assert shown == tale.text
-    questions = dict((asked.question, asked.answer) for asked in tale.questions)
+    questions = {asked.question: asked.answer for asked in tale.questions}
     told = re.findall(r"^\| (\w+) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
     assert {kind for kind, _, _ in told} >= {"question", "mood", "summary", "dialogue"}
     for kind, asked, answer in told:
