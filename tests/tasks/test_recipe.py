@@ -72,6 +72,9 @@ CONTENT = {
     "denoising": lambda word: f"{word} {word} is {word}.\n",
     "classification": lambda word: f"{len(word) % 2} {word} is {word}.",
     "question_answering": str,
+    "chat": lambda word: json.dumps(
+        {"messages": [{"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}
+    ),
     "summarisation": lambda word: f"{word} {word}",
 }
 """What stands on a line of a task's file."""
@@ -93,6 +96,8 @@ def questions(recipe: Recipe) -> list[str]:
     texts = [example[0][:1000] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
     if recipe.task.name == "question_answering":
         return [f"{text}\tone is one." for text in texts]
+    if recipe.task.name == "chat":
+        return [messages[0].content for messages in texts]
     hidden = {"masked": "[MASK]", "denoising": "<extra_id_0>"}.get(recipe.task.name)
     return texts if hidden is None else [text.replace("is", hidden) for text in texts]
 
