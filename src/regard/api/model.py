@@ -18,14 +18,14 @@ from regard.api.inside import heads_of
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Beam, Strategy
-from regard.devices import dtype_of, usable_device
+from regard.devices import INT8, dtype_of, usable_device
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
 from regard.inspection.head_report import HeadReport
 from regard.inspection.heads import HeadMeasures, measure_heads
 from regard.inspection.maps import labels
-from regard.layers.linear import parameter_count
+from regard.layers.linear import in_int8, keep_int8, parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
@@ -65,14 +65,21 @@ class Model:
 
     @property
     def precision(self) -> str:
-        """The type of its numbers, such as float32."""
+        """The type of its numbers, such as float32; int8 where its weights were rounded."""
+        if in_int8(self.module):
+            return INT8
         return str(self.module.dtype).removeprefix("torch.")
 
     def to(self, device: str | torch.device | None = None, precision: str = "auto") -> "Model":
-        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16)."""
+        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16, int8)."""
         place = self.device if device is None else usable_device(device)
+        dtype = dtype_of(precision, place)
+        if self.precision == INT8 and precision not in ("auto", INT8):
+            raise InputError(f"weights in int8 are not {precision} again", "load the model anew")
         for one in (self, *self.adapters.values()):
-            one.module.to(device=place, dtype=dtype_of(precision))
+            one.module.to(device=place, dtype=dtype)
+            if precision == INT8:
+                keep_int8(one.module)
         return self
 
     @property
