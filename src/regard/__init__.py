@@ -54,11 +54,17 @@ if TYPE_CHECKING:
     )
     from regard.attention.slot import Slot as Slot
     from regard.data.batching import Batch as Batch, Inputs as Inputs, Padded as Padded
+    from regard.decoding.constraints import MustContain as MustContain, MustNotContain as MustNotContain
     from regard.decoding.engine import generate as generate
     from regard.decoding.filters import Filter as Filter, Generated as Generated
     from regard.decoding.hypothesis import Hypothesis as Hypothesis, Stop as Stop
     from regard.decoding.stepper import Stepper as Stepper
-    from regard.decoding.strategies import Beam as Beam, Greedy as Greedy, Sample as Sample
+    from regard.decoding.strategies import (
+        Beam as Beam,
+        Contrastive as Contrastive,
+        Greedy as Greedy,
+        Sample as Sample,
+    )
     from regard.errors import (
         ConfigError as ConfigError,
         FileError as FileError,
@@ -116,11 +122,12 @@ _HOMES = {
     ),
     "regard.attention.slot": ("Slot",),
     "regard.data.batching": ("Batch", "Inputs", "Padded"),
+    "regard.decoding.constraints": ("MustContain", "MustNotContain"),
     "regard.decoding.engine": ("generate",),
     "regard.decoding.filters": ("Filter", "Generated"),
     "regard.decoding.hypothesis": ("Hypothesis", "Stop"),
     "regard.decoding.stepper": ("Stepper",),
-    "regard.decoding.strategies": ("Beam", "Greedy", "Sample"),
+    "regard.decoding.strategies": ("Beam", "Contrastive", "Greedy", "Sample"),
     "regard.errors": ("ConfigError", "FileError", "InputError", "RegardError"),
     "regard.models.config": ("TransformerConfig",),
     "regard.models.network": ("Network", "NetworkConfig", "NetworkShape", "register_network"),

@@ -113,3 +113,20 @@ def test_recurrent_matrices_begin_orthogonal_and_an_lstm_by_remembering(cell):
     layer = stack.layers[1]
     biases = (layer.bias_ih_l0 + layer.bias_hh_l0).detach().split(5)
     assert [float(gate.unique()) for gate in biases] == ([0, 1, 0, 0] if cell == "lstm" else [0] * len(biases))
+
+
+@every_cell
+def test_stepping_cells_begin_as_layers_do_and_the_context_as_an_input_gate_by_gate(cell):
+    torch.manual_seed(0)
+    cells = ContextCells(cell, 3, 7, 5, 2, 0.0)
+    init_recurrent(cells)
+    for one in cells.cells:
+        for gate in one.weight_hh.data.split(5):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(5))
+        biases = (one.bias_ih + one.bias_hh).detach().split(5)
+        assert [float(gate.unique()) for gate in biases] == ([0, 1, 0, 0] if cell == "lstm" else [0] * len(biases))
+    for gate in cells.of_context.weight.data.split(5):
+        largest = float(gate.abs().max())
+        assert (
+            7**-0.5 < largest <= (6 / (5 + 7)) ** 0.5
+        )  # beyond what PyTorch draws a linear layer from, within Glorot's

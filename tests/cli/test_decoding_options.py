@@ -24,9 +24,12 @@ def lines(*texts: str) -> bytes:
     ("options", "strategy"),
     [
         (("--min-p", "0.1", "--seed", "3"), Sample(min_p=0.1, seed=3)),
-        (("--alpha", "0.5"), Contrastive(alpha=0.5)),
+        (("--penalty-alpha", "0.5"), Contrastive(penalty_alpha=0.5)),
         (("--strategy", "contrastive", "--top-k", "3"), Contrastive(3)),
-        (("--beams", "4", "--diversity", "0.5", "--groups", "2"), Beam(4, diversity=0.5, groups=2)),
+        (
+            ("--beams", "4", "--diversity-penalty", "0.5", "--beam-groups", "2"),
+            Beam(4, diversity_penalty=0.5, groups=2),
+        ),
         (("--beams", "3", "--must-contain", "May"), Beam(3, constraints=(MustContain("May"),))),
         (("--must-not-contain", "e"), Greedy((MustNotContain("e"),))),
         (
@@ -45,7 +48,7 @@ def test_options_are_the_strategy_they_say(call, model, options, strategy):
 def test_no_ngram_stands_twice_if_that_is_asked_for(call, model):
     loaded = regard.load(model)
     [plain], [once] = (
-        [call("run", model, DAY, *options, "--json").out] for options in ((), ("--no-repeat-ngram", "1"))
+        [call("run", model, DAY, *options, "--json").out] for options in ((), ("--no-repeat-ngram-size", "1"))
     )
     assert json.loads(plain) != json.loads(once)
     table = loaded.decoding.model_copy(update={"no_repeat_ngram_size": 1})
@@ -108,11 +111,11 @@ def test_a_beam_gives_its_best_in_python_too(model):
         (("--top-p", "2"), "top_p = 2.0 cannot be used"),
         (("--min-p", "1.5"), "min_p = 1.5 cannot be used"),
         (("--repetition-penalty", "0"), "repetition_penalty = 0.0 cannot be used"),
-        (("--no-repeat-ngram", "0"), "no_repeat_ngram_size = 0 cannot be used"),
+        (("--no-repeat-ngram-size", "0"), "no_repeat_ngram_size = 0 cannot be used"),
         (("--beams", "3", "--min-p", "0.1"), "min_p has no effect with strategy 'beam'"),
-        (("--strategy", "greedy", "--alpha", "0.1"), "alpha has no effect with strategy 'greedy'"),
-        (("--beams", "4", "--groups", "2"), "2 groups have no effect without diversity"),
-        (("--beams", "4", "--groups", "3", "--diversity", "1"), "does not part into 3 groups"),
+        (("--strategy", "greedy", "--penalty-alpha", "0.1"), "penalty_alpha has no effect with strategy 'greedy'"),
+        (("--beams", "4", "--beam-groups", "2"), "2 groups have no effect without a diversity penalty"),
+        (("--beams", "4", "--beam-groups", "3", "--diversity-penalty", "1"), "does not part into 3 groups"),
         (("--stop", ""), "stop"),
         (("--must-contain", "x" * 99), "that the answer must contain do not fit into a limit of 7"),
         (("--must-contain", "y", "--must-not-contain", "y"), "the constraints leave no token to choose"),

@@ -170,4 +170,6 @@ def test_a_text_without_a_tokenizer_and_an_empty_one_are_refused():
 def test_beams_in_banks_and_in_groups_are_refused_together():
     case = told_case(random_logits(5, 1), [(1,)])
     with pytest.raises(InputError, match="keeps no banks"):
-        search_all(case.stepper, case.inputs, Beam(2, diversity=1.0), Stop(END, 5), [WithPhrases((((1,),),), (END,))])
+        search_all(
+            case.stepper, case.inputs, Beam(2, diversity_penalty=1.0), Stop(END, 5), [WithPhrases((((1,),),), (END,))]
+        )

@@ -33,12 +33,12 @@ def plainly(case: Case, row: int, strategy: Contrastive) -> Text:
     text: Text = ()
     while len(text) < LIMIT and text[-1:] != (END,):
         chances = case.after(row, text).exp()
-        best = sorted(range(len(chances)), key=lambda token: (-float(chances[token]), token))[: strategy.k]
+        best = sorted(range(len(chances)), key=lambda token: (-float(chances[token]), token))[: strategy.top_k]
         worth = {}
         for token in best:
             vectors = case.stepper.hidden(Inputs(Padded.of([[*prompt, *text, token]]), source))[0]
             alike = float(cosine_similarity(vectors[-1:], vectors[:-1]).max())
-            worth[token] = (1 - strategy.alpha) * float(chances[token]) - strategy.alpha * alike
+            worth[token] = (1 - strategy.penalty_alpha) * float(chances[token]) - strategy.penalty_alpha * alike
         text = (*text, max(best, key=lambda token: worth[token]))
     return text
 
@@ -49,7 +49,7 @@ def test_every_token_is_the_one_the_formula_chooses(case, strategy):
     assert [one.ids for one in found] == [plainly(case, row, strategy) for row in case.rows]
     for row, one in zip(case.rows, found, strict=True):
         assert sum(one.log_probabilities) == pytest.approx(case.score(row, one.ids), abs=1e-9)
-    if strategy.alpha == 1:
+    if strategy.penalty_alpha == 1:
         greedy = generate(case.stepper, case.inputs, Greedy(), Stop(END, LIMIT))
         assert [one.ids for one in found] != [one.ids for one in greedy]
 
@@ -77,7 +77,7 @@ def test_what_has_no_vectors_and_what_is_watched_are_refused(case):
 
 
 @pytest.mark.parametrize(
-    ("k", "alpha", "said"), [(0, 0.5, "among 0 tokens"), (3, 1.5, "alpha 1.5"), (3, -0.1, "alpha -0.1")]
+    ("k", "alpha", "said"), [(0, 0.5, "among 0 tokens"), (3, 1.5, "penalty_alpha 1.5"), (3, -0.1, "penalty_alpha -0.1")]
 )
 def test_options_that_say_nothing_are_refused(k, alpha, said):
     with pytest.raises(InputError, match=said):

@@ -15,7 +15,7 @@ from regard.errors import InputError
 
 
 def plain_diverse(case: Case, row: int, strategy: Beam, limit: int) -> list[tuple[Text, float]]:
-    """Group after group at every step; what those before chose costs `diversity` a time in choosing alone."""
+    """Group after group at every step; what those before chose costs the penalty a time in choosing alone."""
     size, penalty = strategy.size // strategy.parts, strategy.length_penalty
     running: list[dict[Text, float]] = [{(): 0.0} for _ in range(strategy.parts)]
     finished: list[dict[Text, float]] = [{} for _ in range(strategy.parts)]
@@ -30,7 +30,7 @@ def plain_diverse(case: Case, row: int, strategy: Beam, limit: int) -> list[tupl
                 for text, total in running[group].items()
                 for token, more in enumerate(case.after(row, text).tolist())
             }
-            worth = {text: total - strategy.diversity * said[text[-1]] for text, total in totals.items()}
+            worth = {text: total - strategy.diversity_penalty * said[text[-1]] for text, total in totals.items()}
             best = sorted(totals, key=lambda text: -worth[text])[: 2 * size]
             over = {text for text in best if text[-1] == END or length == limit}
             finished[group] |= {text: totals[text] / length**penalty for text in best[:size] if text in over}
@@ -60,7 +60,7 @@ def test_what_is_diverse_differs_more_and_its_scores_still_add_up():
     case = told_case(random_logits(11, 3, spread=1.0), [(1,)])
     firsts = {}
     for diversity in (0.0, 3.0):
-        [found] = search_all(case.stepper, case.inputs, Beam(5, diversity=diversity), Stop(END, 5))
+        [found] = search_all(case.stepper, case.inputs, Beam(5, diversity_penalty=diversity), Stop(END, 5))
         firsts[diversity] = len({one.ids[0] for one in found})
         for one in found:
             assert one.score * len(one.ids) == pytest.approx(case.score(0, one.ids), abs=1e-9)
@@ -70,9 +70,9 @@ def test_what_is_diverse_differs_more_and_its_scores_still_add_up():
 @pytest.mark.parametrize(
     ("given_options", "said"),
     [
-        ({"size": 6, "diversity": 1.0, "groups": 4}, "a beam of 6 does not part into 4 groups; use 2, 3, 6"),
-        ({"size": 4, "groups": 2}, "2 groups have no effect without diversity"),
-        ({"size": 4, "diversity": -1.0}, "a diversity of -1.0 is no cost"),
+        ({"size": 6, "diversity_penalty": 1.0, "groups": 4}, "a beam of 6 does not part into 4 groups; use 2, 3, 6"),
+        ({"size": 4, "groups": 2}, "2 groups have no effect without a diversity penalty"),
+        ({"size": 4, "diversity_penalty": -1.0}, "a diversity penalty of -1.0 is no cost"),
         ({"size": 4, "n_best": 5}, "a beam of 4 does not hold 5 answers; use 1 to 4"),
     ],
 )

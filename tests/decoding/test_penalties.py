@@ -70,16 +70,16 @@ texts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=13)
 def test_the_repetition_penalty_is_that_of_transformers(text, penalty, seed):
     transformers = pytest.importorskip("transformers")
     given_scores = scores(1, seed)
-    theirs = transformers.RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([text]), given_scores.clone())
-    assert_close(RepetitionPenalty(penalty)(given_scores, standing([text])), theirs, 1e-12)
+    peer = transformers.RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([text]), given_scores.clone())
+    assert_close(RepetitionPenalty(penalty)(given_scores, standing([text])), peer, 1e-12)
 
 
 @given(texts, st.integers(1, 4), st.integers(0, 99))
 def test_no_ngram_stands_twice_as_in_transformers(text, size, seed):
     transformers = pytest.importorskip("transformers")
     given_scores = scores(1, seed)
-    theirs = transformers.NoRepeatNGramLogitsProcessor(size)(torch.tensor([text]), given_scores.clone())
-    assert torch.equal(NoRepeatNgram(size)(given_scores, standing([text])), theirs)
+    peer = transformers.NoRepeatNGramLogitsProcessor(size)(torch.tensor([text]), given_scores.clone())
+    assert torch.equal(NoRepeatNgram(size)(given_scores, standing([text])), peer)
 
 
 @given(texts, st.lists(texts.map(tuple), min_size=1, max_size=5), st.integers(0, 99))
@@ -87,8 +87,8 @@ def test_banned_words_of_several_tokens_are_those_of_transformers(text, words, s
     transformers = pytest.importorskip("transformers")
     given_scores, words = scores(1, seed), sorted(set(words))
     processor = transformers.NoBadWordsLogitsProcessor([list(word) for word in words], eos_token_id=[VOCABULARY + 1])
-    theirs = processor(torch.tensor([text]), given_scores.clone())
-    assert torch.equal(Banned(tuple(words))(given_scores, standing([text])), theirs)
+    peer = processor(torch.tensor([text]), given_scores.clone())
+    assert torch.equal(Banned(tuple(words))(given_scores, standing([text])), peer)
 
 
 @given(st.lists(st.integers(-6, 6).map(float), min_size=2, max_size=11), st.floats(0.01, 1))
@@ -98,8 +98,8 @@ def test_min_p_keeps_what_is_at_least_so_likely_and_as_transformers(row, share):
     kept = {token for token, one in enumerate(min_p(logits, share)[0].tolist()) if one > -math.inf}
     wanted = {token for token, one in enumerate(row) if math.exp(one - max(row)) >= share}
     assert kept == wanted
-    theirs = transformers.MinPLogitsWarper(share)(torch.zeros(1, 1).long(), logits.clone())
-    assert {token for token, one in enumerate(theirs[0].tolist()) if one > -math.inf} == wanted
+    peer = transformers.MinPLogitsWarper(share)(torch.zeros(1, 1).long(), logits.clone())
+    assert {token for token, one in enumerate(peer[0].tolist()) if one > -math.inf} == wanted
 
 
 # By their definitions

@@ -17,7 +17,7 @@ STRATEGIES = (
     Greedy(),
     Sample(temperature=1.6, top_k=5, min_p=0.01, repetition_penalty=1.3, seed=4),
     Beam(4, 0.7),
-    Beam(4, 1.3, diversity=0.8, groups=2),
+    Beam(4, 1.3, diversity_penalty=0.8, groups=2),
     Contrastive(4, 0.4),
 )
 CASES = {

@@ -23,7 +23,9 @@ def watched(case, strategy):
     return watch, watch_beam(case.stepper, case.inputs, strategy, Stop(END, LIMIT), (), watch)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([Beam(1), Beam(3, 0.7), Beam(4, diversity=1.0, groups=2), Beam(9)]))
+@given(
+    st.integers(0, 10**6), st.sampled_from([Beam(1), Beam(3, 0.7), Beam(4, diversity_penalty=1.0, groups=2), Beam(9)])
+)
 def test_watching_changes_nothing_and_every_sum_is_that_of_the_model(seed, strategy):
     case = told_case(random_logits(VOCABULARY, seed), [(1,)])
     watch, found = watched(case, strategy)

@@ -84,7 +84,7 @@ def favourites(model: regard.Model, count: int) -> list[int]:
 
 
 def says(name: str, model: regard.Model) -> dict[str, object]:
-    """Manners that change what this model writes: of its favourite tokens some are banned, some end texts."""
+    """A generation config that has an effect: of this model's favourite tokens some are banned, some end texts."""
     banned = favourites(model, 3)
     written = free(model, banned, banned[0] if name == "t5" else None)
     late = [token for ids in written for token in ids[3:] if token not in ids[:3]] or [written[0][-1]]

@@ -35,7 +35,7 @@ def of_peer(model: Any) -> torch.Tensor:
 
 
 @torch.no_grad()
-def of_ours(model: regard.Model) -> torch.Tensor:
+def of_model(model: regard.Model) -> torch.Tensor:
     source = Padded.of(SOURCE) if model.module.config.reads_source else None
     return model.module(Inputs(Padded.of(IDS), source))
 
@@ -49,7 +49,7 @@ def drawn(model: Any) -> Any:
     return model.eval()
 
 
-THEIRS = {
+OF_PEFT = {
     "bert": {"target_modules": ["query", "value"], "task_type": "FEATURE_EXTRACTION"},
     "bert masked": {"target_modules": ["key", "dense"]},
     "bert labels": {"target_modules": "all-linear", "task_type": "SEQ_CLS"},
@@ -62,18 +62,18 @@ THEIRS = {
 }
 
 
-@pytest.mark.parametrize("kind", THEIRS)
+@pytest.mark.parametrize("kind", OF_PEFT)
 def test_what_peft_wrote_is_read_with_equal_outputs(kind, tmp_path):
     base = tiny_folders.write(kind, tmp_path / "base")
-    model = drawn(peft.get_peft_model(peer_of(kind, base), peft.LoraConfig(r=3, lora_alpha=7, **THEIRS[kind])))
+    model = drawn(peft.get_peft_model(peer_of(kind, base), peft.LoraConfig(r=3, lora_alpha=7, **OF_PEFT[kind])))
     model.save_pretrained(tmp_path / "adapter")
-    ours = regard.load(base, adapters={"theirs": tmp_path / "adapter"})
-    before, found = of_ours(ours), of_ours(ours.adapters["theirs"])
+    loaded = regard.load(base, adapters={"peft": tmp_path / "adapter"})
+    before, found = of_model(loaded), of_model(loaded.adapters["peft"])
     assert_close(found, of_peer(model), 1e-5)
     assert float((found - before).abs().max()) > 1e-2
     alone = regard.load(tmp_path / "adapter")
-    assert alone.task.name == ours.task.name
-    assert_close(of_ours(alone), found, 1e-6)
+    assert alone.task.name == loaded.task.name
+    assert_close(of_model(alone), found, 1e-6)
 
 
 def test_a_classifier_of_pefts_beside_a_plain_encoder_has_its_own_head(tmp_path):
@@ -81,13 +81,13 @@ def test_a_classifier_of_pefts_beside_a_plain_encoder_has_its_own_head(tmp_path)
     plain = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=5)
     model = drawn(peft.get_peft_model(plain, peft.LoraConfig(r=2, target_modules=["query"], task_type="SEQ_CLS")))
     model.save_pretrained(tmp_path / "adapter")
-    ours = regard.load(tmp_path / "adapter")
-    assert ours.task.name == "classification"
-    assert ours.module.config.labels == tuple(f"LABEL_{place}" for place in range(5))
-    assert_close(of_ours(ours), of_peer(model), 1e-5)
+    loaded = regard.load(tmp_path / "adapter")
+    assert loaded.task.name == "classification"
+    assert loaded.module.config.labels == tuple(f"LABEL_{place}" for place in range(5))
+    assert_close(of_model(loaded), of_peer(model), 1e-5)
 
 
-OURS = {
+OF_REGARD = {
     ("bert", "classification"): (["query", "up"], "AutoModelForSequenceClassification"),
     ("bert masked", "masked"): (["value", "output"], None),
     ("gpt", "language_modelling"): (["query", "value", "down"], None),
@@ -97,9 +97,9 @@ OURS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "task"), OURS)
+@pytest.mark.parametrize(("kind", "task"), OF_REGARD)
 def test_what_we_write_is_read_by_peft_with_equal_outputs(kind, task, tmp_path):
-    targets, auto = OURS[kind, task]
+    targets, auto = OF_REGARD[kind, task]
     plan = recipe(tmp_path, task, kind, training={"steps": 2, "batch_tokens": 200, "warmup": 0, "learning_rate": 0.1})
     adapter = {"rank": 3, "alpha": 7.0, "targets": targets}
     plan = regard.Recipe.model_validate(
@@ -107,12 +107,12 @@ def test_what_we_write_is_read_by_peft_with_equal_outputs(kind, task, tmp_path):
         | {"model": {"from": str(tmp_path / "begun"), "adapter": adapter}}
     )
     model = regard.train(plan, tmp_path / "out", progress=False)
-    theirs = peft.PeftModel.from_pretrained(peer_of(kind, tmp_path / "begun", auto), tmp_path / "out").eval()
-    found = of_peer(theirs)
-    assert_close(found, of_ours(model), 1e-5)
-    assert_close(of_peer(theirs.merge_and_unload()), of_ours(model), 1e-5)
-    ours = regard.load(tmp_path / "begun", adapters={"mine": tmp_path / "out"}).adapters["mine"]
-    assert_close(of_ours(ours), of_ours(model), 1e-6)
+    peer = peft.PeftModel.from_pretrained(peer_of(kind, tmp_path / "begun", auto), tmp_path / "out").eval()
+    found = of_peer(peer)
+    assert_close(found, of_model(model), 1e-5)
+    assert_close(of_peer(peer.merge_and_unload()), of_model(model), 1e-5)
+    loaded = regard.load(tmp_path / "begun", adapters={"mine": tmp_path / "out"}).adapters["mine"]
+    assert_close(of_model(loaded), of_model(model), 1e-6)
 
 
 def test_what_is_merged_and_converted_is_what_transformers_computes(call, tmp_path):

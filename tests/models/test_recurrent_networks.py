@@ -9,6 +9,7 @@ from torch import Tensor
 from regard.attention.similarity import SIMILARITIES
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, InputError
+from regard.layers.dropout import Dropout
 from regard.models.network import NETWORKS, Network
 
 WIDTH, EMBEDDING, VOCABULARY = 5, 3, 11
@@ -257,6 +258,24 @@ def test_every_key_has_a_description_and_changes_what_is_computed(name):
     for key, value in {**CHANGES, "dropout": 0.5, "bidirectional": backwards}.items():
         if key in keys:
             assert not torch.equal(logits(**{key: value}), plain), key
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "bahdanau", "luong"])
+def test_dropout_is_on_embeddings_between_layers_and_on_what_the_output_reads_while_training(name):
+    shape = {"width": WIDTH, "embedding_width": EMBEDDING, "layers": 3, "bidirectional": True}
+    model = NETWORKS[name].config(vocabulary=VOCABULARY, dropout=0.5, **shape).build()
+    met: list[tuple[str, int]] = []
+    for path, module in model.named_modules():
+        if isinstance(module, Dropout):
+            part = path.partition(".")[0]
+            module.register_forward_hook(lambda _, given, out, part=part: met.append((part, out.shape[-1])))
+    inputs = Inputs(Padded.of([[1, 2, 3, 4]]), Padded.of([[5, 6]]))
+    hidden = model.hidden(inputs)
+    below = [("decoder", WIDTH)] * 2 * (4 if name == "bahdanau" else 1)  # which goes step by step
+    embedded = ("dropout", EMBEDDING)
+    assert met == [embedded, *[("encoder", 2 * WIDTH)] * 2, embedded, *below, embedded]
+    assert 0 < int((hidden == 0).sum()) < hidden.numel()
+    assert torch.equal(model.eval().hidden(inputs), model.hidden(inputs))
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "bahdanau", "luong"])

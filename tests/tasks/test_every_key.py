@@ -151,7 +151,7 @@ OTHERS: dict[str, list[Any]] = {
     "training.batch_tokens": [60],
     "training.optimizer.betas": [[0.5, 0.7]],
     "training.layer_decay": [0.5],
-    "training.rates": [{"output": 3.0}, {"embedding": 3.0}],
+    "training.rate_factors": [{"output": 3.0}, {"embedding": 3.0}],
     "training.freeze": [["embedding"]],
     "model.adapter.targets": [["query"]],
     "training.precision": ["bfloat16"],

@@ -82,7 +82,7 @@ def test_both_stacks_have_depths_of_their_own():
 
 
 def test_the_first_pattern_that_names_a_part_says_its_rate():
-    plan = TrainingPlan(rates={"encoder.layers.1": 3.0, "encoder": 0.1, "output": 7.0}, layer_decay=0.5)
+    plan = TrainingPlan(rate_factors={"encoder.layers.1": 3.0, "encoder": 0.1, "output": 7.0}, layer_decay=0.5)
     found = factors(encoder(), plan)
     assert found["encoder.layers.1.feedforward.up.weight"] == 3.0 * 0.25
     assert found["encoder.layers.0.feedforward.up.weight"] == 0.1 * 0.125
@@ -93,8 +93,8 @@ def test_the_first_pattern_that_names_a_part_says_its_rate():
 def test_a_pattern_of_rates_that_names_nothing_that_learns_is_refused():
     module = encoder()
     freeze(module, ["embedding"])
-    with pytest.raises(ConfigError, match=r"\[training\] rates: 'embedding' names nothing that learns here"):
-        check_rates(module, TrainingPlan(rates={"embedding": 2.0}))
+    with pytest.raises(ConfigError, match=r"\[training\] rate_factors: 'embedding' names nothing that learns here"):
+        check_rates(module, TrainingPlan(rate_factors={"embedding": 2.0}))
     freeze(module, ["encoder", "encoder_positions"])
     with pytest.raises(ConfigError, match=r"layer_decay = 0.5 has no effect where all that learns is at one depth"):
         check_rates(module, TrainingPlan(layer_decay=0.5))
@@ -116,7 +116,7 @@ def test_a_step_is_as_long_as_its_part_is_told():
     """Signs are all that AdamW's first step knows of a gradient: it is as long as the rate."""
     module = encoder()
     before = {name: one.detach().clone() for name, one in module.named_parameters()}
-    plan = TrainingPlan(learning_rate=0.01, weight_decay=0.0, rates={"output": 10.0, "encoder.layers.0": 0.5})
+    plan = TrainingPlan(learning_rate=0.01, weight_decay=0.0, rate_factors={"output": 10.0, "encoder.layers.0": 0.5})
     optimizer = optimizer_of(module, plan)
     for group in optimizer.param_groups:
         group["lr"] = plan.learning_rate * group["factor"]
@@ -201,7 +201,7 @@ def test_adafactor_keeps_a_number_for_each_row_and_column_of_a_matrix():
 
 @pytest.mark.parametrize("optimizer", ["muon", "adafactor", {"name": "sgd"}, {"name": "sgd", "momentum": 0.0}])
 def test_a_run_goes_on_bit_for_bit_whatever_steps_it(optimizer, tmp_path):
-    rates = {"optimizer": optimizer, "learning_rate": 1e-2, "rates": {"embedding": 0.5}, "freeze": ()}
+    rates = {"optimizer": optimizer, "learning_rate": 1e-2, "rate_factors": {"embedding": 0.5}, "freeze": ()}
     real(tmp_path / "whole", **rates).fit()
     real(tmp_path / "parts", **rates).fit(until=4)
     real(tmp_path / "parts", **rates).fit()

@@ -153,7 +153,7 @@ def test_a_translator_is_judged_by_its_answers_while_it_trains(tmp_path, positio
     assert all(0 <= line["validation_exact_match"] <= 1 for line in found if "validation_loss" in line)
     size = sum(parameter.numel() for parameter in model.module.parameters())
     assert ear.said[0] == f"{size:,} parameters on cpu in float32"
-    assert ear.said[1] == "examples without end to train on, 5 to validate on"
+    assert ear.said[1] == "endless examples to train on, 5 to validate on"
     assert ear.said[2].startswith("the best model is the best by exact_match, on at most 3 validation examples")
 
 

@@ -51,5 +51,5 @@ def test_what_may_be_changed_on_resume_is_in_the_plan_and_what_the_state_depends
     keys = {f"training.{key}" for key in TrainingPlan.model_fields}
     assert keys > CHANGEABLE
     depended_on = {"batch_tokens", "accumulate", "seed", "average", "metric", "metric_examples"}
-    depended_on |= {"optimizer", "layer_decay", "rates", "freeze"}
+    depended_on |= {"optimizer", "layer_decay", "rate_factors", "freeze"}
     assert keys - CHANGEABLE == {f"training.{key}" for key in depended_on}

@@ -47,8 +47,10 @@ class ExactShape(MechanismShape):
     value_width: int | None = Field(None, ge=1, description="width of a head's values; as wide as its keys if absent")
     scale: float | None = Field(None, gt=0, description="what scaled_dot multiplies by; 1/√head_width if absent")
     softcap: float | None = Field(None, gt=0, description="no score is beyond it: c · tanh(score / c)")
-    rotary: RotaryConfig | None = Field(None, description="how this layer's heads turn, if not as model.rotary says")
-    turned: bool = Field(True, description="rotary positions turn this layer's heads")
+    rotary: RotaryConfig | None = Field(
+        None, description="rotary positions of this layer, where they differ from model.rotary"
+    )
+    apply_rotary: bool = Field(True, description="this layer's heads have the rotary positions of the network")
 
     abilities = Abilities(
         exact=True,
@@ -78,14 +80,14 @@ class ExactShape(MechanismShape):
                 f"scale = {self.scale} has no effect on similarity {slot.similarity!r}",
                 "use similarity scaled_dot, or leave it out",
             )
-        for key in ("rotary", "turned"):
+        for key in ("rotary", "apply_rotary"):
             if getattr(self, key) != type(self).model_fields[key].default and not slot.rotary:
                 raise ConfigError(
-                    f"{key} = {getattr(self, key)!r} has no effect where positions turn nothing",
+                    f"{key} = {getattr(self, key)!r} has no effect where positions are not rotary",
                     "use model.positions=rotary, or leave it out",
                 )
-        if self.rotary is not None and not self.turned:
-            raise ConfigError(f"{self.rotary!r} has no effect on heads that are not turned", "leave rotary out")
+        if self.rotary is not None and not self.apply_rotary:
+            raise ConfigError(f"{self.rotary!r} has no effect on heads without rotary positions", "leave rotary out")
 
     def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
         value_width = self.value_width or slot.head_width
@@ -122,7 +124,7 @@ class ExactAttention(HeadAttention, Mechanism):
         options = ProjectionOptions(shape.value_width, shape.biases, shape.query_key_norm)
         super().__init__(slot, options, similarity)
         self.window = None if shape.window is None else _window(shape.window)
-        self.turned = shape.turned
+        self.apply_rotary = shape.apply_rotary
         self.rotary = None if shape.rotary is None else Rotary(slot.head_width, shape.rotary)
 
     def start(self, memory: Hidden | None = None) -> KeyValues | None:
@@ -181,7 +183,7 @@ class ExactAttention(HeadAttention, Mechanism):
 
     def _rotate(self, context: LayerContext) -> Rotate | None:
         """How this layer turns heads."""
-        if not self.turned:
+        if not self.apply_rotary:
             return None
         return context.rotate if self.rotary is None else context.rotation(self.rotary)
 

@@ -37,7 +37,7 @@ def look(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     text: Text = None,
     target: Annotated[str | None, typer.Option(help="The answer to look at; the model's own if absent.")] = None,
-    generate: Annotated[bool, typer.Option("--generate", help="A language model goes on with the text.")] = False,
+    generate: Annotated[bool, typer.Option("--generate", help="A language model continues the text.")] = False,
     max_new_tokens: Annotated[int | None, typer.Option(min=1, help="Length limit of the answer.")] = None,
     to: To = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
@@ -61,7 +61,7 @@ def look(
 ) -> None:
     """Draw what the model attends to: the heads of a layer and the alignment they make together.
 
-    A language model reads the text; it goes on with it only if --generate or --max-new-tokens asks for that.
+    A language model reads the text; it continues it only if --generate or --max-new-tokens asks for that.
 
     With `--heads`: `regard look MODEL --heads`, or `regard look MODEL "A text." "Another." --heads --json`.
 

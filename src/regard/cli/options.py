@@ -9,7 +9,7 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.api import Model
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr; errors alone.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr, only errors.")]
 
 
 def _load(paths: list[str] | None) -> list[str] | None:

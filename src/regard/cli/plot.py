@@ -16,7 +16,7 @@ def plot(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: the last figures of every run.")] = False,
 ) -> None:
-    """Draw how trainings went: loss, validation, learning rate and speed of one run or several, over the steps.
+    """Plot training runs: loss, validation loss, learning rate and speed of one run or several, over the steps.
 
     Example: `regard plot runs/dates runs/numbers --to training.png`
     """

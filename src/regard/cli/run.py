@@ -15,9 +15,9 @@ from regard.errors import InputError
 if TYPE_CHECKING:
     from regard.api import Model
 
-Context = Annotated[str | None, typer.Option(help="The passage that answers TEXT; on stdin, it stands after a tab.")]
+Context = Annotated[str | None, typer.Option(help="The passage that answers TEXT; on stdin it follows a tab.")]
 Special = Annotated[
-    bool, typer.Option("--special-tokens", help="Names of special tokens in the text are these tokens.")
+    bool, typer.Option("--special-tokens", help="Read names of special tokens in the text as these tokens.")
 ]
 
 
@@ -97,13 +97,13 @@ def run(
     strategy: options.Strategy = None,
     beams: options.Beams = None,
     length_penalty: options.LengthPenalty = None,
-    diversity: options.Diversity = None,
-    groups: options.Groups = None,
+    diversity_penalty: options.DiversityPenalty = None,
+    beam_groups: options.BeamGroups = None,
     temperature: options.Temperature = None,
     top_k: options.TopK = None,
     top_p: options.TopP = None,
     min_p: options.MinP = None,
-    alpha: options.Alpha = None,
+    penalty_alpha: options.PenaltyAlpha = None,
     repetition_penalty: options.RepetitionPenalty = None,
     no_repeat_ngram: options.NoRepeatNgram = None,
     max_new_tokens: options.MaxNewTokens = None,
@@ -114,7 +114,7 @@ def run(
     seed: options.Seed = None,
     samples: options.Samples = None,
     n_best: options.NBest = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it is made.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show how the answer comes about.")] = False,
     to: Annotated[
         Path | None, typer.Option(help="Write what --explain shows: .html, or a beam's tree as .svg.")
@@ -127,19 +127,20 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
     plugin: Plugin = None,
 ) -> None:
-    """Do what the model is for: a translator translates, a language model goes on, a classifier gives labels.
+    """Do what the model is for: a translator translates, a language model continues, a classifier labels.
 
-    A line of stdin that cannot be answered gives an empty line, and the reason on stderr (with --json, an object with
+    A line of stdin that cannot be answered gives an empty line, with the reason on stderr (with --json, an object with
     error, remedy and line in its place); the others get their answers. Exit status: 0 if every text was answered, 1 if
     one was not.
 
     Example: `regard run runs/demo "de: 3 mars 2021"`, or with `--beams 4 --explain --to beam.html`
     """
     given: dict[str, Any] = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "seed": seed}
-    given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "groups": groups}
+    given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "beam_groups": beam_groups}
     given |= {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
-    given |= {"diversity": diversity, "alpha": alpha, "repetition_penalty": repetition_penalty}
-    given |= {"must_contain": must_contain, "must_not_contain": must_not_contain}
+    given |= {"diversity_penalty": diversity_penalty, "penalty_alpha": penalty_alpha}
+    given |= {"repetition_penalty": repetition_penalty, "must_contain": must_contain}
+    given |= {"must_not_contain": must_not_contain}
     asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force)
     asked.check(text)
     from regard import api

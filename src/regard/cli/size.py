@@ -30,7 +30,7 @@ def size(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     plugin: Plugin = None,
 ) -> None:
-    """Say what a model takes: parameters, memory to run and to train it, work for a token.
+    """Count what a model takes: parameters, memory to run and to train it, operations for a token.
 
     Nothing is allocated: the size of GPT-3 takes no more memory to compute than any other.
 

@@ -102,7 +102,7 @@ def encode(
 @app.command()
 def decode(
     tokenizer: TokenizerPath,
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids, apart by blanks; lines of stdin if absent.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids separated by spaces; lines of stdin if absent.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Print the text of ids.
@@ -228,7 +228,7 @@ def _given(text: str | None) -> Iterator[str]:
 
 def _number(text: str) -> int:
     if not (text.removeprefix("-").isdigit() and text.isascii() and len(text) < 100):
-        raise InputError(f"{text[:40]!r} is not an id", "give whole numbers, apart by blanks")
+        raise InputError(f"{text[:40]!r} is not an id", "give whole numbers separated by spaces")
     return int(text)
 
 

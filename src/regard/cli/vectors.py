@@ -47,7 +47,7 @@ Count = Annotated[int, typer.Option("--count", help="How many words.")]
 @app.command()
 def train(
     files: Annotated[list[Path], typer.Argument(help="Text files, plain or gzip: words between spaces.")],
-    out: Annotated[Path, typer.Option(help="Where to write: .txt or .bin, and .gz behind it to pack.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .txt or .bin; with .gz at the end it is compressed.")],
     kind: Annotated[VectorKind, typer.Option(help="What predicts a word: each word around it, or their mean.")] = (
         VectorKind.SKIP_GRAM
     ),
@@ -171,7 +171,7 @@ def analogy(
 @app.command()
 def export(
     vectors: Source,
-    out: Annotated[Path, typer.Argument(help="Where to write: .txt or .bin, and .gz behind it to pack.")],
+    out: Annotated[Path, typer.Argument(help="Where to write: .txt or .bin; with .gz at the end it is compressed.")],
     as_json: Json = False,
 ) -> None:
     """Write vectors in another format; the numbers stay what they are.

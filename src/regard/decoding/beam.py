@@ -6,7 +6,7 @@ finished and the best running beam, scored at its present length, is no better t
 length limit what is running counts as finished. That is transformers' rule for `early_stopping=False`.
 
 **Groups** (Vijayakumar et al. 2016, Algorithm 1) are searched one after the other at every step, each by this rule with
-its share of `size`; what earlier groups have just chosen costs a later one `diversity` a time, in choosing alone.
+its share of `size`; what earlier groups have just chosen costs a later one `diversity_penalty` a time, in choosing.
 **Banks** (Hokamp and Liu 2017): where a constraint tells how many tokens are missing, `size` beams are kept for every
 such number, and only beams that miss none may finish.
 """
@@ -142,7 +142,7 @@ def _steps(stepper: Stepper[S], inputs: Inputs, rule: _Rule) -> Iterator[list[_S
     """The sequences after every step, the groups of a text one after the other."""
     strategy, limit = rule.strategy, rule.stop.max_new_tokens
     if rule.banked is not None and strategy.parts > 1:
-        raise InputError("a beam in groups keeps no banks for what must stand in it", "leave the diversity out")
+        raise InputError("a beam in groups keeps no banks for what must stand in it", "leave the diversity penalty out")
     state, texts = stepper.start(inputs), len(inputs.tokens.ids)
     ids = torch.tensor([prompt[-1] for prompt in inputs.tokens.rows()], device=inputs.tokens.ids.device)
     generated = Generated.begin(inputs, limit) if rule.filters else None
@@ -194,7 +194,7 @@ def _grow(rule: _Rule, going: list[_Sequence], likely: Float[Tensor, "rows vocab
             continue
         rows = [beam.row for sequence in members for beam in sequence.running]
         own = likely if len(rows) == len(likely) else likely[torch.tensor(rows, device=likely.device)]
-        costs = [{token: rule.strategy.diversity * n for token, n in said[one.text].items()} for one in members]
+        costs = [{token: rule.strategy.diversity_penalty * n for token, n in said[one.text].items()} for one in members]
         first = 0
         for sequence, banks in zip(members, _candidates(rule, members, own, costs), strict=True):
             beams = len(sequence.running)

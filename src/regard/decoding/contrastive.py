@@ -71,11 +71,12 @@ def contrast(
         check_likely(logits.log_softmax(dim=-1)[:, 0])
         if bool((scores.amax(dim=-1) == -torch.inf).any()):
             raise nothing_left(place)
-        likely, candidates = _likeliest(scores, strategy.k)
+        likely, candidates = _likeliest(scores, strategy.top_k)
         count = candidates.shape[1]
         state = state.select(torch.arange(len(sequence), device=logits.device).repeat_interleave(count))
         read, state = stepper.vectors(candidates.reshape(-1, 1), state)
-        worth = (1 - strategy.alpha) * likely - strategy.alpha * before.alike(read.view(-1, count, read.shape[-1]))
+        alpha = strategy.penalty_alpha
+        worth = (1 - alpha) * likely - alpha * before.alike(read.view(-1, count, read.shape[-1]))
         best = worth.masked_fill(likely == 0, -torch.inf).max(dim=-1).indices
         ids = candidates.gather(1, best[:, None]).squeeze(1)
         if watch is not None:

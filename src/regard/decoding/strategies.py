@@ -95,14 +95,14 @@ class Beam:
 
     The length is the number of generated tokens, the end included. Ties go to the better beam, then the lower id.
 
-    With `diversity` the beam is searched in groups, as many as beams if `groups` does not say (Vijayakumar et al.
-    2016): one after the other at every step, and what a group would choose costs it `diversity` for every time that the
-    groups before it have just chosen the same token. This decides what is kept; scores are without it.
+    With `diversity_penalty` the beam is searched in groups, as many as beams if `groups` does not say (Vijayakumar et
+    al. 2016): one after the other at every step, and a token costs a group the penalty for every time that the groups
+    before it have just chosen the same one. This decides what is kept; scores are without it.
     """
 
     size: int = 5
     length_penalty: float = 1.0
-    diversity: float = 0.0
+    diversity_penalty: float = 0.0
     groups: int | None = None
     n_best: int | None = None
     """How many answers `Model.run` gives, best first; the best alone if it is not said."""
@@ -113,8 +113,10 @@ class Beam:
             raise InputError(f"a beam of {self.size} holds nothing", "use 1 or more")
         if not math.isfinite(self.length_penalty):
             raise InputError(f"a length penalty of {self.length_penalty} ranks nothing", "use a number, such as 1")
-        if not 0 <= self.diversity < math.inf:
-            raise InputError(f"a diversity of {self.diversity} is no cost", "use 0 for none, or such as 0.5")
+        if not 0 <= self.diversity_penalty < math.inf:
+            raise InputError(
+                f"a diversity penalty of {self.diversity_penalty} is no cost", "use 0 for none, or such as 0.5"
+            )
         if self.n_best is not None and not 1 <= self.n_best <= self.size:
             raise InputError(f"a beam of {self.size} does not hold {self.n_best} answers", f"use 1 to {self.size}")
         self._check_groups()
@@ -122,9 +124,9 @@ class Beam:
     def _check_groups(self) -> None:
         if self.groups is None:
             return
-        if not self.diversity:
+        if not self.diversity_penalty:
             raise InputError(
-                f"{self.groups} groups have no effect without diversity", "give a diversity, or leave them out"
+                f"{self.groups} groups have no effect without a diversity penalty", "give one, or leave them out"
             )
         if self.groups < 2 or self.size % self.groups:
             fitting = ", ".join(str(count) for count in range(2, self.size + 1) if self.size % count == 0)
@@ -141,28 +143,32 @@ class Beam:
     @property
     def parts(self) -> int:
         """How many groups are searched apart."""
-        if not self.diversity:
+        if not self.diversity_penalty:
             return 1
         return self.size if self.groups is None else self.groups
 
 
 @dataclass(frozen=True)
 class Contrastive:
-    """Of the `k` most likely tokens the one with the largest `(1 − α) p − α s` (Su et al. 2022, §3.2).
+    """Of the `top_k` most likely tokens the one with the largest `(1 − α) p − α s` (Su et al. 2022, §3.2).
+
+    α is `penalty_alpha`, and 0 is greedy.
 
     `s` is the largest cosine between the vector that the token would have and those of all tokens before: what is too
-    alike is a repetition. Ties go to the more likely token, then the lower id. An α of 0 is greedy.
+    alike is a repetition. Ties go to the more likely token, then the lower id.
     """
 
-    k: int = 4
-    alpha: float = 0.6
+    top_k: int = 4
+    penalty_alpha: float = 0.6
     constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise InputError(f"contrastive search among {self.k} tokens chooses none", "use 1 or more")
-        if not 0 <= self.alpha <= 1:
-            raise InputError(f"alpha {self.alpha} is no share", "use one in [0, 1]; 0 is greedy decoding")
+        if self.top_k < 1:
+            raise InputError(f"contrastive search among {self.top_k} tokens chooses none", "use 1 or more")
+        if not 0 <= self.penalty_alpha <= 1:
+            raise InputError(
+                f"penalty_alpha {self.penalty_alpha} is no share", "use one in [0, 1]; 0 is greedy decoding"
+            )
 
     @property
     def filters(self) -> tuple[Filter, ...]:

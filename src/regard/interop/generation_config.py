@@ -49,7 +49,7 @@ SILENT_OF_SAMPLING = {
     "num_beams": (1,),
     "top_h": (),
 }
-NO_WORD = ("diversity", "groups", "alpha", "prefix", "must_contain", "must_not_contain")
+NO_WORD = ("diversity_penalty", "beam_groups", "penalty_alpha", "prefix", "must_contain", "must_not_contain")
 """Keys of [decoding] that transformers obeys no key for, unless it may run code from elsewhere."""
 DEFAULT_TOP_K = 50
 """How many of the likeliest are drawn from where a file does not say."""

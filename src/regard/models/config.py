@@ -52,7 +52,7 @@ class TransformerShape(BlockConfig, NetworkShape):
         le=MOST,
         description="buckets of hashed tokens and pairs that a linear map reads beside the layers, for labels; 0: none",
     )
-    tie_embeddings: bool = Field(True, description="the output reads the embedding table backwards")
+    tie_embeddings: bool = Field(True, description="the output layer shares the weights of the embedding")
     scale_embeddings: bool = Field(True, description="embeddings are multiplied by √width")
     scale_output: bool = Field(False, description="what the output reads is divided by √width, as in T5")
     output_softcap: float | None = Field(

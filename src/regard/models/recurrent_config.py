@@ -14,7 +14,7 @@ from regard.models.network import NetworkConfig, NetworkShape, Reads
 class RecurrentShape(NetworkShape):
     """What the three have in common: an encoder and a decoder of the same cells."""
 
-    cell: CellKind = Field("gru", description="what steps from token to token")
+    cell: CellKind = Field("gru", description="the recurrent cell")
     layers: int = Field(1, ge=1, le=MOST_LAYERS, description="layers of the encoder and of the decoder")
     bidirectional: bool = Field(False, description="the encoder reads from both ends")
     width: int = Field(256, ge=1, le=MOST, description="size of a hidden vector; in both directions, of each")
@@ -24,7 +24,7 @@ class RecurrentShape(NetworkShape):
     dropout: float = Field(
         0.1, ge=0.0, lt=1.0, description="on embeddings, between layers and on what the output reads"
     )
-    tie_embeddings: bool = Field(True, description="the output reads the embedding table backwards")
+    tie_embeddings: bool = Field(True, description="the output layer shares the weights of the embedding")
 
     @property
     def reads(self) -> tuple[Reads, ...]:

@@ -14,9 +14,9 @@ from regard.errors import ConfigError, InputError
 TokenId = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
 
-BEAM_OPTIONS = ("beams", "length_penalty", "diversity", "groups")
+BEAM_OPTIONS = ("beams", "length_penalty", "diversity_penalty", "beam_groups")
 SAMPLE_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "seed")
-CONTRASTIVE_OPTIONS = ("top_k", "alpha")
+CONTRASTIVE_OPTIONS = ("top_k", "penalty_alpha")
 OPTIONS = {"beam": BEAM_OPTIONS, "sample": SAMPLE_OPTIONS, "contrastive": CONTRASTIVE_OPTIONS, "greedy": ()}
 """Those that mean something to one strategy, by its name."""
 OF_ONE = tuple(dict.fromkeys(name for names in OPTIONS.values() for name in names))
@@ -30,37 +30,46 @@ class DecodingTable(Config):
     length_penalty: float | None = Field(
         None, allow_inf_nan=False, description="power of the length a beam's score is divided by"
     )
-    diversity: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="what it costs a group of beams to choose as those before it"
+    diversity_penalty: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="what a token costs a group of beams if an earlier group has just chosen it",
     )
-    groups: int | None = Field(None, ge=2, description="groups of a diverse beam; as many as beams if absent")
+    beam_groups: int | None = Field(None, ge=2, description="groups of a diverse beam; as many as beams if absent")
     temperature: float | None = Field(None, gt=0, description="of sampling")
-    top_k: int | None = Field(None, ge=1, description="sample, or search contrastively, among this many")
+    top_k: int | None = Field(
+        None, ge=1, description="sampling and contrastive search choose among this many of the likeliest tokens"
+    )
     top_p: float | None = Field(None, gt=0, le=1, description="sample among the most likely that reach this")
     min_p: float | None = Field(
         None, gt=0, le=1, description="sample among those at least this share as likely as the first"
     )
     seed: int | None = Field(None, ge=0, lt=2**32, description="of sampling")
-    alpha: float | None = Field(None, ge=0, le=1, description="how much contrastive search shuns what is alike")
-    repetition_penalty: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="scores of tokens that stand there are divided by it"
+    penalty_alpha: float | None = Field(
+        None, ge=0, le=1, description="weight of the penalty on repetition in contrastive search; 0 is greedy"
     )
-    no_repeat_ngram_size: int | None = Field(None, ge=1, description="so many tokens in a row never stand there twice")
+    repetition_penalty: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="divides the scores of tokens that are in the text already"
+    )
+    no_repeat_ngram_size: int | None = Field(None, ge=1, description="no run of this many tokens occurs twice")
     max_new_tokens: int = Field(64, ge=1, description="length limit of an answer")
     stop: tuple[Text, ...] | None = Field(None, description="texts that end an answer, which is cut before them")
     prefix: str | None = Field(None, min_length=1, description="the text every answer begins with")
-    must_contain: tuple[Text, ...] | None = Field(None, description="texts that stand in every answer")
-    must_not_contain: tuple[Text, ...] | None = Field(None, description="texts that stand in none")
+    must_contain: tuple[Text, ...] | None = Field(None, description="texts that every answer contains")
+    must_not_contain: tuple[Text, ...] | None = Field(None, description="texts that no answer contains")
     eos_ids: tuple[TokenId, ...] | None = Field(
         None, min_length=1, description="ids that end it; the tokenizer's if absent"
     )
-    suppressed: tuple[TokenId, ...] | None = Field(None, description="ids that are never in it")
+    suppressed: tuple[TokenId, ...] | None = Field(None, description="ids that an answer never contains")
     banned: tuple[Annotated[tuple[TokenId, ...], Field(min_length=2)], ...] | None = Field(
-        None, description="several ids in a row that are never in it"
+        None, description="sequences of ids that an answer never contains"
     )
     forced_bos: TokenId | None = Field(None, description="the id every answer begins with")
-    forced_eos: TokenId | None = Field(None, description="the id at its length limit, where it has not ended before")
-    renormalize: bool = Field(False, description="a beam counts shares of what may be chosen, as Marian's do")
+    forced_eos: TokenId | None = Field(None, description="the id an answer ends with at its length limit")
+    renormalize: bool = Field(
+        False, description="probabilities in a beam are normalised again after filters, as Marian's are"
+    )
 
     @model_validator(mode="after")
     def _options_belong(self) -> "DecodingTable":
@@ -85,10 +94,12 @@ class DecodingTable(Config):
         if self.strategy == "beam":
             size = 5 if self.beams is None else self.beams
             power = 1.0 if self.length_penalty is None else self.length_penalty
-            return Beam(size, power, self.diversity or 0.0, self.groups)
+            return Beam(size, power, self.diversity_penalty or 0.0, self.beam_groups)
         if self.strategy == "contrastive":
             usual = Contrastive()
-            return Contrastive(self.top_k or usual.k, usual.alpha if self.alpha is None else self.alpha)
+            return Contrastive(
+                self.top_k or usual.top_k, usual.penalty_alpha if self.penalty_alpha is None else self.penalty_alpha
+            )
         return Greedy()
 
     @property

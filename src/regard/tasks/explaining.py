@@ -39,10 +39,14 @@ def words(strategy: Strategy) -> str:
     """A strategy as people say it."""
     if isinstance(strategy, Beam):
         penalty = f"length penalty {strategy.length_penalty:g}"
-        diverse = f", diversity {strategy.diversity:g} in {strategy.parts} groups" if strategy.diversity else ""
+        diverse = (
+            f", diversity penalty {strategy.diversity_penalty:g} in {strategy.parts} groups"
+            if strategy.diversity_penalty
+            else ""
+        )
         return f"beam search, {strategy.size} beams, {penalty}{diverse}"
     if isinstance(strategy, Contrastive):
-        return f"contrastive search, k {strategy.k}, α {strategy.alpha:g}"
+        return f"contrastive search, top-k {strategy.top_k}, α {strategy.penalty_alpha:g}"
     if isinstance(strategy, Sample):
         given = {"temperature": strategy.temperature, "top-k": strategy.top_k, "top-p": strategy.top_p}
         given |= {"min-p": strategy.min_p, "seed": strategy.seed}

@@ -43,7 +43,7 @@ class TokenizerTable(Config):
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 """A key of TOML that needs no quotes."""
-MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name", "adapter": "kind"}
+MAIN_KEYS = {"task": "name", "data": "corpus", "model": "name", "adapter": "name"}
 """What a string in place of a table means."""
 UNIONS: dict[str, Callable[[Mapping[str, Any]], Config]] = {"task": read_task, "model": read_shape}
 """Tables that are of one class or another, by the name in them."""

@@ -275,7 +275,7 @@ def amount(batches: BatchStream, data: Examples) -> str:
     """How much there is to train and to validate on, in a sentence."""
     size, tokens, held = data.size("train"), batches.tokens_per_epoch(), data.size("valid")
     if size is None:
-        return f"examples without end to train on, {held:,} to validate on"
+        return f"endless examples to train on, {held:,} to validate on"
     about = "about " if size > POOL else ""
     return f"{size:,} examples to train on, {about}{tokens:,} tokens an epoch; {held:,} to validate on"
 

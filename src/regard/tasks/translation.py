@@ -32,7 +32,7 @@ class TranslationTable(TaskTable):
     """A text in, a text out."""
 
     name: Literal["translation"] = Field("translation", description="texts with their translations")
-    bleu: BleuTokenizer = Field("13a", description="how BLEU cuts words; none for texts that are tokenised already")
+    bleu: BleuTokenizer = Field("13a", description="BLEU's tokenizer; none for texts that are tokenised already")
     prefix: str = Field("", description="put before every source, as T5 is told what to do")
 
     parts = PAIR

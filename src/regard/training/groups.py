@@ -3,7 +3,7 @@
 freeze        what these patterns name stays as it is
 layer_decay   the rate d layers below the head is multiplied by decayᵈ; embeddings are below all layers (Clark et al.
               2020, ELECTRA, table 7)
-rates         the first pattern that names a parameter says what its rate is multiplied by
+rate_factors  the first pattern that names a parameter says what its rate is multiplied by
 
 Weights decay in matrices of linear layers; not in biases, norms, and tables that are looked up.
 """
@@ -40,11 +40,11 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
 
 
 def check_rates(module: nn.Module, plan: TrainingPlan) -> None:
-    """Raise ConfigError for a pattern of rates that names nothing which learns, and for a decay where no layers are."""
+    """Raise ConfigError for a rate factor of nothing that learns, and for a decay where there are no layers."""
     names = [name for name, one in module.named_parameters() if one.requires_grad]
-    for pattern in plan.rates:
+    for pattern in plan.rate_factors:
         if not any(inside(name, pattern) for name in names):
-            raise unknown("[training] rates", pattern, "nothing that learns here", paths(names))
+            raise unknown("[training] rate_factors", pattern, "nothing that learns here", paths(names))
     if plan.layer_decay < 1 and len({depth for name, depth in depths(module).items() if name in names}) < 2:
         raise ConfigError(
             f"[training] layer_decay = {plan.layer_decay} has no effect where all that learns is at one depth",
@@ -68,7 +68,7 @@ def factors(module: nn.Module, plan: TrainingPlan) -> dict[str, float]:
     """What the learning rate of every parameter is multiplied by."""
     found = {}
     for name, depth in depths(module).items():
-        own = next((value for pattern, value in plan.rates.items() if inside(name, pattern)), 1.0)
+        own = next((value for pattern, value in plan.rate_factors.items() if inside(name, pattern)), 1.0)
         found[name] = own * plan.layer_decay**depth
     return found
 

@@ -25,30 +25,34 @@ class OptimizerTable(Config):
 class AdamWTable(OptimizerTable):
     """Loshchilov & Hutter 2017."""
 
-    name: Literal["adamw"] = Field("adamw", description="mean over root of mean square, decay apart")
-    betas: tuple[Memory, Memory] = Field((0.9, 0.98), description="memories of the mean and of the mean square")
+    name: Literal["adamw"] = Field("adamw", description="Adam with decoupled weight decay")
+    betas: tuple[Memory, Memory] = Field(
+        (0.9, 0.98), description="decay rates of the running means of gradient and squared gradient"
+    )
 
 
 class MuonTable(OptimizerTable):
     """Jordan et al. 2024, with steps as large as AdamW's (Liu et al. 2025, §2.2)."""
 
     name: Literal["muon"] = Field("muon", description="orthogonal steps for matrices in layers, AdamW for the rest")
-    momentum: float = Field(0.95, ge=0, lt=1, description="memory of the matrices' gradients")
-    betas: tuple[Memory, Memory] = Field((0.9, 0.98), description="AdamW's memories, for the rest")
+    momentum: float = Field(0.95, ge=0, lt=1, description="decay rate of the running sum of gradients, for matrices")
+    betas: tuple[Memory, Memory] = Field((0.9, 0.98), description="AdamW's decay rates, for the rest")
 
 
 class SGDTable(OptimizerTable):
     """Stochastic gradient descent (Robbins & Monro 1951), with momentum."""
 
     name: Literal["sgd"] = Field("sgd", description="the gradient itself, with momentum")
-    momentum: float = Field(0.9, ge=0, lt=1, description="memory of the gradients; 0: none")
+    momentum: float = Field(0.9, ge=0, lt=1, description="decay rate of the running sum of gradients; 0: none")
 
 
 class AdafactorTable(OptimizerTable):
     """Shazeer & Stern 2018: of a matrix's squares, the sums of rows and columns alone are kept."""
 
     name: Literal["adafactor"] = Field("adafactor", description="mean squares by rows and columns: little memory")
-    beta2_decay: float = Field(-0.8, lt=0, allow_inf_nan=False, description="how fast the memory grows: 1 − step^this")
+    beta2_decay: float = Field(
+        -0.8, lt=0, allow_inf_nan=False, description="decay rate of the running means at a step: 1 − step^this"
+    )
 
 
 OPTIMIZERS: Mapping[str, type[OptimizerTable]] = MappingProxyType(

@@ -19,7 +19,7 @@ class TrainingPlan(Config):
     unions: ClassVar[Mapping[str, Mapping[str, type[Config]]]] = {"optimizer": OPTIMIZERS}
 
     steps: int = Field(2000, ge=1, description="optimizer steps")
-    batch_tokens: int = Field(4096, ge=1, description="places in a batch: rows × longest")
+    batch_tokens: int = Field(4096, ge=1, description="tokens in a batch with its padding: rows × the longest row")
     accumulate: int = Field(1, ge=1, description="batches added up before each step")
     learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="at its peak")
     schedule: Literal["constant", "linear", "cosine", "inverse_sqrt"] = Field(
@@ -30,16 +30,18 @@ class TrainingPlan(Config):
     weight_decay: float = Field(0.01, ge=0, description="on matrices; not on biases, norms and embeddings")
     optimizer: OneOptimizer = Field(AdamWTable(), description="how a gradient becomes a step")
     layer_decay: float = Field(
-        1.0, gt=0, le=1, description="what the rate is multiplied by for each layer below the head; 1: one rate for all"
+        1.0, gt=0, le=1, description="factor of the learning rate for each layer below the head; 1: one rate for all"
     )
-    rates: dict[str, Factor] = Field(
-        {}, description="parts by name, such as `output`, each with what the rate is multiplied by there"
+    rate_factors: dict[str, Factor] = Field(
+        {}, description="parts by name, such as `output`, each with the factor of its learning rate"
     )
     freeze: tuple[str, ...] = Field(
         (), description="parts by name that stay as they are: `embedding`, `encoder.layers.0`"
     )
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
-    label_smoothing: float = Field(0.1, ge=0, lt=1, description="probability given away by each target")
+    label_smoothing: float = Field(
+        0.1, ge=0, lt=1, description="share of the probability that goes to all other tokens"
+    )
     precision: Literal["float32", "bfloat16", "auto"] = Field(
         "float32", description="of the forward pass (autocast); auto: bfloat16 where the device computes in it"
     )
@@ -49,13 +51,13 @@ class TrainingPlan(Config):
     evaluate_every: int = Field(500, ge=1, description="steps between evaluations")
     save_every: int = Field(500, ge=1, description="steps between states to resume from")
     metric: str = Field(
-        "loss", description="what the best model is best by: the validation loss, or a figure of the task such as bleu"
+        "loss", description="chooses the best model: the validation loss, or a metric of the task such as bleu"
     )
     metric_examples: int | None = Field(
         None, ge=1, description="validation examples the metric is measured on, the first; 200 if absent"
     )
     patience: int | None = Field(None, ge=1, description="evaluations in a row without a new best before it stops")
-    keep: int = Field(2, ge=1, description="states kept")
+    keep: int = Field(2, ge=1, description="last states that are kept")
     average: int | None = Field(None, ge=2, description="states whose mean the model is; the best one if absent")
     seed: int = Field(0, ge=0, lt=2**32, description="of weights, dropout and the order of the data")
     device: str = Field("auto", description="cpu, cuda, or auto: cuda where there is one")

@@ -70,8 +70,8 @@ def test_transformers_has_the_same_rule(tokens):
     from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule
 
     query, key, value, decay, rate = draw(tokens, torch.float32)
-    theirs = [one.transpose(1, 2) for one in (query, key, value, decay[..., 0], rate[..., 0])]
-    out, state = torch_chunk_gated_delta_rule(*theirs, output_final_state=True, use_qk_l2norm_in_kernel=True)
+    peer = [one.transpose(1, 2) for one in (query, key, value, decay[..., 0], rate[..., 0])]
+    out, state = torch_chunk_gated_delta_rule(*peer, output_final_state=True, use_qk_l2norm_in_kernel=True)
     found, behind = gated_delta_rule(query, key, value, decay, rate)
     assert_close(found, out.transpose(1, 2), 2e-5)
     assert_close(behind, state, 2e-5)
