@@ -53,6 +53,7 @@ PUBLIC = [
     "Padding",
     "Prefix",
     "Projections",
+    "PromptLookup",
     "Recipe",
     "RegardError",
     "RelativeBuckets",

@@ -13,7 +13,13 @@ from regard.models.size import size_of
 
 SHAPE = ["model.width=32", "model.heads=2", "model.layers=2", "model.feedforward_width=48", "tokenizer.size=300"]
 TRAINING = ["training.steps=120", "training.batch_tokens=512", "training.warmup=5", "training.learning_rate=1e-2"]
-TRAINING += ["training.evaluate_every=60", "data.window=32", "decoding.temperature=", "decoding.strategy=greedy", "decoding.max_new_tokens=24"]
+TRAINING += [
+    "training.evaluate_every=60",
+    "data.window=32",
+    "decoding.temperature=",
+    "decoding.strategy=greedy",
+    "decoding.max_new_tokens=24",
+]
 
 
 def sentences(count: int, first: int = 0) -> str:
@@ -82,6 +88,8 @@ def test_there_is_no_way_back(trained, tmp_path):
 
 
 def test_attention_is_watched_in_int8_as_in_float32(trained):
-    before, after = (regard.load(trained, "cpu", precision).look("the cat sat on the") for precision in ("auto", "int8"))
+    before, after = (
+        regard.load(trained, "cpu", precision).look("the cat sat on the") for precision in ("auto", "int8")
+    )
     for layer in before.layers:
         torch.testing.assert_close(after.weights(layer, 0), before.weights(layer, 0), rtol=0.0, atol=0.1)

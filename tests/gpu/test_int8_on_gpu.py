@@ -1,4 +1,4 @@
-"""Weights of 8 bits on a GPU: near the product of what was rounded, by either way, and in a graph what is written step by step."""
+"""Weights of 8 bits on a GPU: the product of what was rounded, by either way; a graph writes what plain steps write."""
 
 import pytest
 import torch

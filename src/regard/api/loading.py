@@ -34,7 +34,8 @@ def load(
 
     `owner/name`, where no such folder is there, is fetched from Hugging Face's hub: config, safetensors and tokenizer.
     `auto` is a GPU where there is one, and the precision of the file's weights (else float32, bfloat16, or int8 for
-    weights rounded to 8 bits, which decode faster, are answered a little differently and are not trained). With `adapters`, folders by name, `model.adapters[name]` is the model through that adapter; all share the base's weights.
+    weights rounded to 8 bits, which are fast, a little off and not trained). With `adapters`, folders by name,
+    `model.adapters[name]` is the model through that adapter; all share the base's weights.
     """
     place = usable_device(device)
     dtype = dtype_of(precision, place)  # both refused before anything is read

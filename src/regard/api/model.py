@@ -17,6 +17,7 @@ from regard.api.explanation import Explanation
 from regard.api.inside import heads_of
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.speculative import Draft, DraftModel, PromptLookup
 from regard.decoding.strategies import Beam, Strategy
 from regard.devices import INT8, dtype_of, usable_device
 from regard.errors import InputError
@@ -52,6 +53,8 @@ class Model:
     """What it was trained by, where that is known."""
     adapters: Mapping[str, "Model"] = field(default_factory=dict)
     """The same model through each adapter that was loaded beside it; all share its weights."""
+    draft: Draft | None = None
+    """Who guesses what it writes, where somebody does."""
 
     @property
     def data(self) -> DataTable | None:
@@ -156,6 +159,24 @@ class Model:
         """This model with some keys of [decoding] changed."""
         table = DecodingTable.model_validate(self.decoding.model_dump(exclude_none=True) | changes)
         return replace(self, decoding=table)
+
+    def drafted_by(self, draft: "Model | PromptLookup") -> "Model":
+        """This model, with a smaller one or `PromptLookup()` guessing what it writes: the same text, sooner."""
+        _ = self.writer
+        if isinstance(draft, PromptLookup):
+            return replace(self, draft=draft)
+        small, own = draft.module.config, self.module.config
+        if draft.tokenizer != self.tokenizer or small.vocabulary > own.vocabulary:
+            sizes = f"{small.vocabulary:,} entries, the model {own.vocabulary:,}"
+            raise InputError(
+                f"the draft cuts text by another vocabulary: it has {sizes}", "use one with the same tokenizer"
+            )
+        if not small.decodes or small.reads != own.reads:
+            raise InputError(
+                f"a model that reads {' and '.join(small.reads)} cannot guess what this one writes",
+                f"use one that writes text and reads {' and '.join(own.reads)}",
+            )
+        return replace(self, draft=DraftModel(draft.module))
 
     def explain(
         self,

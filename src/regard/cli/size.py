@@ -166,7 +166,17 @@ def _record(size: "Size") -> dict[str, Any]:
     return {"context": size.context, "parameters": counts, "bytes": memory, "flops_per_token": work}
 
 
-_MEMORY = ("weights", "int8_weights", "cache", "whole_cache", "trained_weights", "gradients", "moments", "state", "activations")
+_MEMORY = (
+    "weights",
+    "int8_weights",
+    "cache",
+    "whole_cache",
+    "trained_weights",
+    "gradients",
+    "moments",
+    "state",
+    "activations",
+)
 
 
 def _overview(sizes: "dict[str, Size]") -> list[str]:

@@ -7,7 +7,7 @@ one of whole numbers: it is exact, and a row's result is the same bit for bit al
 
     inputs     0.3  -0.6   0.2        every row over its largest number: -1 … 1
                5.0   1.0  -2.0
-    one more   1    -1     0          with this row all have the same range, hence the same rounding, whatever else is there
+    one more   1    -1     0          with it all calls have the same range, hence the same rounding
 """
 
 import torch

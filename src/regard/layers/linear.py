@@ -59,7 +59,7 @@ class MapModule(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """What is in 8 bits moves along; its type stays."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.int8 is not None:
             self.int8 = self.int8.to(fn(torch.empty(0)).device)
         return self

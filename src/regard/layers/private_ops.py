@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 FEW_ROWS, TILE = 16, 64
-"""Up to so many rows a product by int8 reads little but the weights; beyond it a float of them is made first. Sizes that
+"""Up to so many rows a product by int8 reads little but the weights; beyond, a float of them is made first. Sizes that
 are no multiple of a tile are not asked of it."""
 
 
@@ -138,7 +138,7 @@ def int8_linear(inputs: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
 
 @cache
 def _int8_multiplies(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a GPU multiplies by int8 without making a float of it first. On a CPU that ends the process for some sizes."""
+    """Whether a GPU multiplies by int8 and makes no float of it. On a CPU that ends the process for some sizes."""
     numbers = torch.arange(TILE * TILE, device=device).remainder(255).sub(127).to(torch.int8).view(TILE, TILE)
     inputs = torch.linspace(-1, 1, 2 * TILE, device=device).to(dtype).view(2, TILE)
     scales = torch.linspace(0.5, 1.5, TILE, device=device).to(dtype)

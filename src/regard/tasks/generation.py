@@ -146,7 +146,8 @@ class Generation(Task[D]):
             inputs = inputs.to(device)
             chosen = replace(usual, first=usual.first + first) if isinstance(usual, Sample) else usual
             stepper = self.stepper(model)
-            found += generate_ranked(stepper, inputs, chosen, *self.limits(model, stepper, inputs, max_new_tokens))
+            stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
+            found += generate_ranked(stepper, inputs, chosen, stop, filters, draft=model.draft)
             progress(len(found), len(texts))
         return found
 
@@ -175,7 +176,7 @@ class Generation(Task[D]):
         stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
         if prefix:
             yield prefix
-        for token in stream(stepper, inputs, chosen, stop, filters):
+        for token in stream(stepper, inputs, chosen, stop, filters, model.draft):
             if token not in stop.eos_ids and (piece := held.push(text_of.push(token))):
                 yield piece
         if rest := held.push(text_of.end()) + held.end():
