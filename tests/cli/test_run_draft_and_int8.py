@@ -1,11 +1,11 @@
-"""`regard run --draft`, `--prompt-lookup` and `--precision int8`: the answers, what is said of them, what is refused."""
+"""`regard run` with `--draft`, `--prompt-lookup` and `--precision int8`: the answers, and what is refused."""
 
 import json
 import shutil
 
 import pytest
 
-TEXT = "fr: le 3 mars 2021"
+TEXT = "de: 3 mars 2001"
 
 
 @pytest.mark.parametrize("how", [(), ("--strategy", "sample", "--seed", 3), ("--stream",)])
