@@ -154,8 +154,8 @@ def _guessed(
     longest = int(inputs.tokens.lengths.max()) + stop.max_new_tokens - 1
     if longest > stepper.limit:
         raise InputError(
-            f"{longest} tokens are more than the {stepper.limit} that the model reads at once, and no draft guesses for a "
-            "window that slides",
+            f"{longest} tokens are more than the {stepper.limit} that the model reads at once, and no draft guesses "
+            "for a window that slides",
             "ask for fewer new tokens, or leave the draft out",
         )
     return speculate(stepper.stepper, inputs, strategy, stop, filters, draft, draws.at)
