@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
-.PHONY: setup demo check browser test test-portable test-slow bench docs clean
+.PHONY: setup demo explore check browser test test-portable test-slow bench docs clean
 
 setup: .venv/.developer
 
@@ -22,6 +22,12 @@ setup: .venv/.developer
 
 demo: .venv/.user
 	$(BIN)/regard demo
+
+# The web page, on the demo's model; it is trained where it is not there yet.
+explore: .venv/.user
+	$(PIP) --editable '.[serve]'
+	test -f runs/demo/model.safetensors || $(BIN)/regard demo
+	$(BIN)/regard explore runs/demo
 
 check: .venv/.developer
 	$(BIN)/ruff format --check src tests docs

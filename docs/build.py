@@ -4,6 +4,7 @@ docs/reference/       one page per folder, from the code's own docstrings; not c
 docs/benchmarks.md    the tables of benchmarks/results/*.json; committed, and a test asks whether it is still theirs
 README.md             likewise the lines between its two marks, the headlines of these results
 docs/keys.md          likewise every key of a recipe, from the classes that read it
+docs/doctor.md        likewise every law, between the page's two marks, from the table that the doctor and the tests use
 docs/words.md         likewise the page and the figure of docs/words.json, which docs/words.py measures
 docs/architecture.svg the folders and what uses what, drawn by docs/architecture.py
 """
@@ -21,7 +22,7 @@ import words
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
 RESULTS, BENCHMARKS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
-README, KEYS = ROOT / "README.md", ROOT / "docs" / "keys.md"
+README, KEYS, DOCTOR = ROOT / "README.md", ROOT / "docs" / "keys.md", ROOT / "docs" / "doctor.md"
 
 
 def pages() -> dict[str, str]:
@@ -180,6 +181,22 @@ def keys_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+LAWS_BEGIN, LAWS_END = "<!-- laws: made by `make docs` from inspection/laws -->", "<!-- end of laws -->"
+
+
+def doctor_page(text: str) -> str:
+    """The page with a row for every law: what it says, what is measured, and what is wrong where it is broken."""
+    from regard.inspection.laws import LAWS
+
+    lines = ["| law | says | measured, at most | where it is broken, most likely |", "|---|---|---|---|"]
+    for law in LAWS:
+        causes = [f"{how}: {cause}" if how else cause for how, cause in law.causes.items()]
+        size = f"{law.tolerance:g} {law.unit}"
+        lines.append(f"| `{law.name}` | {law.statement} | {size} | {'<br>'.join(causes)} |")
+    before, _, rest = text.partition(LAWS_BEGIN)
+    return "\n".join([before + LAWS_BEGIN, *lines, LAWS_END + rest.partition(LAWS_END)[2]])
+
+
 def main() -> None:
     """Write all pages anew."""
     PAGES.mkdir(exist_ok=True)
@@ -189,6 +206,7 @@ def main() -> None:
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
     KEYS.write_text(keys_page(), encoding="utf-8")
+    DOCTOR.write_text(doctor_page(DOCTOR.read_text(encoding="utf-8")), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8"), headlines(RESULTS)), encoding="utf-8")
     architecture.PICTURE.write_text(architecture.picture(), encoding="utf-8")
     words.write()

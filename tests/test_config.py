@@ -78,3 +78,20 @@ def test_what_cannot_be_used_is_said_with_the_remedy(given, problem, remedy):
 def test_keyword_arguments_are_refused_as_a_file_would_be():
     with pytest.raises(ConfigError, match="did you mean 'wheels'"):
         Car(wheels=4, whels=4)
+
+
+class Gearbox(Config):
+    automatic: bool | Literal["auto"] = Field("auto", description="who shifts")
+    gears: int | tuple[int, int] | None = None
+
+
+def test_a_key_of_several_kinds_says_all_of_them_and_no_more_than_its_name():
+    with pytest.raises(ConfigError) as caught:
+        Gearbox(automatic="maybe")
+    assert str(caught.value) == (
+        "automatic = 'maybe' cannot be used (who shifts); it should be a valid boolean or 'auto'"
+    )
+    with pytest.raises(
+        ConfigError, match=r"^gears = 'many' cannot be used; it should be a valid integer or a valid tuple$"
+    ):
+        Gearbox(gears="many")

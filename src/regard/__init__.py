@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.api import (
         Model as Model,
+        doctor as doctor,
         load as load,
         tokenizer as tokenizer,
         train as train,
@@ -72,6 +73,11 @@ if TYPE_CHECKING:
         InputError as InputError,
         RegardError as RegardError,
     )
+    from regard.inspection.intervention import (
+        EdgeKnockout as EdgeKnockout,
+        HeadAblation as HeadAblation,
+        StreamPatch as StreamPatch,
+    )
     from regard.models.config import TransformerConfig as TransformerConfig
     from regard.models.network import (
         Network as Network,
@@ -90,7 +96,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "regard.api": ("Model", "load", "tokenizer", "train", "vectors", "watch"),
+    "regard.api": ("Model", "doctor", "load", "tokenizer", "train", "vectors", "watch"),
     "regard.attention.bias": ("ALiBi", "RelativeBuckets"),
     "regard.attention.core": ("attend", "which_kernel", "weights"),
     "regard.attention.kernels": ("KernelChoice",),
@@ -131,6 +137,7 @@ _HOMES = {
     "regard.decoding.speculative": ("PromptLookup",),
     "regard.decoding.strategies": ("Beam", "Contrastive", "Greedy", "Sample"),
     "regard.errors": ("ConfigError", "FileError", "InputError", "RegardError"),
+    "regard.inspection.intervention": ("EdgeKnockout", "HeadAblation", "StreamPatch"),
     "regard.models.config": ("TransformerConfig",),
     "regard.models.network": ("Network", "NetworkConfig", "NetworkShape", "register_network"),
     "regard.models.transformer": ("Transformer",),

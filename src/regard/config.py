@@ -5,9 +5,11 @@ error is a ConfigError, one sentence and a remedy.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from regard.errors import ConfigError, choose
 
@@ -39,7 +41,8 @@ def refuse_foreign_keys(values: Mapping[str, Any], name: str, members: Mapping[s
 
 def _sentence(cls: type[BaseModel], error: ValidationError) -> ConfigError:
     """The first thing pydantic found, as a problem and a remedy."""
-    first = error.errors()[0]
+    found = error.errors()
+    first = found[0]
     key = ".".join(str(part) for part in first["loc"]) or cls.__name__
     if first["type"] == "extra_forbidden":
         known = [field.alias or name for name, field in cls.model_fields.items() if not field.exclude]
@@ -48,7 +51,24 @@ def _sentence(cls: type[BaseModel], error: ValidationError) -> ConfigError:
         return ConfigError(f"{first['input']!r} is one value where a table is wanted", "give its keys: table.key=value")
     if first["type"] == "missing":
         return ConfigError(f"key {key!r} is missing", "add it")
+    kinds = [_wanted(first)]
+    if len(_alternatives(cls, first["loc"])) > 1:  # every one was tried, and each says what it wanted
+        key = str(first["loc"][0])
+        kinds = list(dict.fromkeys(_wanted(one) for one in found if one["loc"][0] == key))
+    wanted = " or ".join([kinds[0], *(one.removeprefix("it should be ") for one in kinds[1:])])
     description = cls.model_fields[key].description if key in cls.model_fields else None
-    wanted = first["msg"].removeprefix("Input ").replace("should be", "it should be")
     meaning = f" ({description})" if description else ""
     return ConfigError(f"{key} = {first['input']!r} cannot be used{meaning}", wanted)
+
+
+def _alternatives(cls: type[BaseModel], path: tuple[int | str, ...]) -> list[Any]:
+    """The kinds of value that the key where a path begins may have, None aside, if it may have several."""
+    field = cls.model_fields.get(str(path[0])) if path else None
+    union = get_origin(field.annotation) in (Union, UnionType) if field is not None else False
+    return [one for one in get_args(field.annotation) if one is not NoneType] if field is not None and union else []
+
+
+def _wanted(error: ErrorDetails) -> str:
+    """What pydantic says that a value should be."""
+    said = error["msg"].removeprefix("Input ").replace("should be", "it should be")
+    return said.partition(", unable to")[0]

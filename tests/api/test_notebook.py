@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
+
 from small_models import small_model
 
 ROOT = Path(__file__).parents[2]

@@ -117,12 +117,17 @@ def test_it_is_watched_and_drawn(recipe, tmp_path):
     assert (tmp_path / "seen.png").stat().st_size > 1000
 
 
+NOT_ABOUT_IT = {"packing", "tying", "windows", "devices", "weights", "tokenizer"}
+"""It reads a source beside one text, all of it, on a CPU, and is given here without a folder."""
+
+
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def test_the_laws_hold(law):
     torch.manual_seed(0)
     model = EchoShape(width=12).built_for(13).build()
-    assert law.applies(model)
-    assert law.measure(model) <= law.tolerance
+    about = law.name not in NOT_ABOUT_IT
+    assert law.applies(model) == about
+    assert not about or law.measure(model) <= law.tolerance
 
 
 def test_a_folder_of_a_network_that_is_not_known_says_so(recipe, tmp_path):

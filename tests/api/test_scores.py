@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from small_models import KINDS, LETTERS, small_model
 
 import regard
 from regard.errors import InputError
+from small_models import KINDS, LETTERS, small_model
 
 
 def flat(task: str) -> regard.Model:

@@ -1,7 +1,6 @@
 """What is done once is done once: the way from a text to its answer has no detours."""
 
 import pytest
-from small_models import small_model
 
 import regard
 from regard.data import dates
@@ -10,6 +9,7 @@ from regard.data.sentinels import SENTINELS
 from regard.decoding.engine import generate_ranked
 from regard.tasks import generation
 from regard.tasks.translation import objective
+from small_models import small_model
 
 TEXTS = ["the cat", "sat on a mat", "a cat"] * 50
 

@@ -5,12 +5,12 @@ import re
 
 import pytest
 import torch
-from small_models import KINDS, small_model
 
 import regard
 from regard.api import notebook
 from regard.errors import InputError
 from regard.views.look import draw_seen
+from small_models import KINDS, small_model
 
 
 @pytest.mark.parametrize("task", KINDS)

@@ -26,6 +26,11 @@ def test_the_page_of_keys_is_what_the_classes_say(build):
     assert build.KEYS.read_text(encoding="utf-8") == build.keys_page(), "docs/keys.md is out of date: run `make docs`"
 
 
+def test_the_page_of_laws_is_what_the_table_says(build):
+    laws = build.DOCTOR.read_text(encoding="utf-8")
+    assert laws == build.doctor_page(laws), "docs/doctor.md is out of date: run `make docs`"
+
+
 def test_the_readmes_headlines_are_what_the_results_give(build):
     text = build.README.read_text(encoding="utf-8")
     assert text == build.readme(text, build.headlines(build.RESULTS)), "README.md is out of date: run `make docs`"

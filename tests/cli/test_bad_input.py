@@ -127,9 +127,9 @@ DECODING = {
     "seed of a greedy choice": Bad(run("--seed", "3", "--strategy", "greedy"), "seed has no effect"),
     "beams and temperature": Bad(run("--beams", "3", "--temperature", "0.5"), "temperature has no effect"),
     "seed out of range": Bad(run("--seed", "99999999999999999999"), "seed = 99999999999999999999 cannot be used"),
-    "unknown strategy": Bad(run("--strategy", "best"), "it should be 'greedy', 'sample' or 'beam'"),
+    "unknown strategy": Bad(run("--strategy", "best"), "it should be 'greedy', 'sample', 'beam' or 'contrastive'"),
     "no new tokens": Bad(run("--max-new-tokens", "0"), "max_new_tokens = 0 cannot be used"),
-    "streamed beam": Bad(run("--stream", "--beams", "2"), "cannot stream; use greedy or sample"),
+    "streamed ranking": Bad(run("--stream", "--n-best", "2"), "--stream and --n-best ask for two kinds of output"),
 }
 
 PICTURES = {
@@ -214,6 +214,19 @@ RECIPES = {
             own_files(data='train = "pairs.tsv"\nvalid = "short.tsv"', training="steps = 1\nbatch_tokens = 50"),
         ),
     ),
+    "a target longer than the network has positions for": Bad(
+        OWN,
+        "the longest example has 53 tokens and this network takes 20; raise its limit (of learned positions, ",
+        both(
+            write("long.tsv", f"a\tb\nb\t{ascii_letters}\n"),
+            write("short.tsv", "a\tb\n"),
+            own_files(
+                data='train = "long.tsv"\nvalid = "short.tsv"',
+                model='positions = "learned"\nmax_positions = 20',
+                training="steps = 1",
+            ),
+        ),
+    ),
     "an example to validate on longer than a batch": Bad(
         OWN,
         "raise training.batch_tokens or leave such long examples out",
@@ -233,6 +246,10 @@ FOLDERS = {
     "resumed with another recipe": Bad(
         (*train("training.steps=9", "model.dropout=0.5")[:-1], FOLDER, "--resume"),
         "the recipe in model differs in model.dropout, training.steps; resume with the same recipe",
+    ),
+    "resumed with another network": Bad(
+        ("train", "dates", "--set", "model=bahdanau", "--out", FOLDER, "--resume"),
+        "the recipe in model differs in model.name; resume with the same recipe, or train anew",
     ),
     "resumed with a damaged tokenizer": Bad(
         (*train()[:-1], FOLDER, "--resume"), "tokenizer.json: this is not a tokenizer", cut("tokenizer.json")

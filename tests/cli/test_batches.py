@@ -121,7 +121,7 @@ def test_the_n_best_of_a_beam_come_best_first(call, model):
         (("--n-best", "2", "--samples", "2"), "--samples draws answers and --n-best ranks those of a beam"),
         (("--samples", "2", "--strategy", "greedy"), "--samples has no effect with --strategy greedy; use sample"),
         (("--samples", "2", "--stream"), "--stream and --samples ask for two kinds of output"),
-        (("--n-best", "2", "--stream"), "cannot stream"),
+        (("--n-best", "2", "--stream"), "--stream and --n-best ask for two kinds of output"),
     ],
 )
 def test_what_does_not_go_together_is_refused(call, model, options, said):

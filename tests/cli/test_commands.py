@@ -91,7 +91,8 @@ def test_json_is_one_object_a_line_and_agrees_with_the_plain_text(call, model):
     assert (answer.code, answer.err) == (0, "")
     assert [record["input"] for record in records] == DAYS
     assert "".join(record["output"] + "\n" for record in records) == plain
-    assert all(record.keys() == {"input", "output", "score", "tokens", "device", "precision"} for record in records)
+    keys = {"input", "output", "score", "tokens", "path", "device", "precision"}
+    assert all(record.keys() == keys and record["path"] == "plain" for record in records)
     assert all(record["score"] < 0 and 1 <= record["tokens"] <= 7 for record in records)
     (alone,) = (json.loads(line) for line in call("run", model, DAYS[0], "--json").out.splitlines())
     assert alone["output"] == records[0]["output"]

@@ -28,7 +28,7 @@ CASES = {
     "question_answering": (squad(), {"head": "spans"}, "what is it?\tit is fine."),
 }
 KEYS = {
-    "language_modelling": {"output", "score", "tokens"},
+    "language_modelling": {"output", "score", "tokens", "path"},
     "masked": {"output", "fills"},
     "denoising": {"output", "spans", "score"},
     "classification": {"output", "labels"},
@@ -88,7 +88,7 @@ def test_evaluate_names_the_task_the_data_and_the_figures(call, trained):
     assert plain[0] == f"{task} on {file}, {record['examples']} example{'s' * (record['examples'] > 1)}"
     if windows:
         assert plain.pop(1) == "windows of 11 tokens, stride 11"
-    assert [line.split()[0] for line in plain[1:]] == [*record["metrics"], *(["bag"] if simple else [])]
+    assert [line.split()[0] for line in plain[1:]] == [*record["metrics"], *(["a"] if simple else [])]
     refused = call("evaluate", model, file, "--stride", 4)
     assert (refused.code, "a stride has no effect on task" in refused.err) == ((0, False) if windows else (1, True))
 

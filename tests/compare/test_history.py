@@ -197,8 +197,8 @@ def test_every_rung_has_its_best_of_three_rates():
     assert set(rungs.BEST.values()) <= set(rungs.RATES)
     assert len(rungs.RATES) == 3
     assert [entry.recipe.training.learning_rate for entry in ladder()] == list(rungs.BEST.values())
-    budgets = {entry.recipe.training.model_copy(update={"learning_rate": 1.0}) for entry in ladder()}
-    assert len({str(one) for one in budgets}) == 1
+    budgets = {str(entry.recipe.training.model_copy(update={"learning_rate": 1.0})) for entry in ladder()}
+    assert len(budgets) == 1
 
 
 def test_an_unknown_rung_is_refused_with_the_nearest():

@@ -16,7 +16,7 @@ transformers = pytest.importorskip("transformers")
 from tiny_folders import FOLDERS, write  # noqa: E402
 
 import regard  # noqa: E402
-from regard.decoding.filters import apply  # noqa: E402
+from regard.decoding.filters import Generated, apply  # noqa: E402
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy  # noqa: E402
 from regard.errors import FileError, InputError  # noqa: E402
 from regard.interop.huggingface import family_of  # noqa: E402
@@ -197,7 +197,9 @@ def test_what_is_drawn_from_is_what_transformers_draws_from(told):
     for step in steps:
         wanted = step(torch.zeros(5, 1, dtype=torch.long), wanted)
     filters = model.decoding.filters(model.module.config.vocabulary)
-    found = Sample(0.7, 29, 0.9).filtered(apply(filters, logits, 2, LIMIT))
+    begun = torch.zeros(5, 3, dtype=torch.long), torch.ones(5, dtype=torch.long)  # two written tokens of LIMIT
+    stands = Generated(*begun, torch.full((5,), LIMIT))
+    found = apply((*filters, *Sample(0.7, 29, 0.9).filters), logits, stands)
     assert_close(found.softmax(-1), wanted.softmax(-1), 1e-12)
 
 
@@ -214,16 +216,16 @@ def test_the_start_and_the_length_of_generation_config_win(tmp_path):
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"bad_words_ids": [[3], [5, 7]]}, "bans [5, 7], and only words of one token"),
+        ({"bad_words_ids": [[3], []]}, "bad_words_ids bans a word of no tokens"),
         ({"bad_words_ids": [3]}, "bad_words_ids = [3] is no list of lists"),
         ({"suppress_tokens": ["a"]}, "suppress_tokens = ['a'] is no id"),
         ({"eos_token_id": [True]}, "eos_token_id = [True] is no id"),
         ({"forced_eos_token_id": 10**6}, "id 1000000 is none of the model's"),
         ({"forced_bos_token_id": 3}, "forced_bos_token_id = 3 is an encoder–decoder's"),
-        ({"repetition_penalty": 1.3}, "repetition_penalty = 1.3 is not known here"),
-        ({"no_repeat_ngram_size": 3}, "no_repeat_ngram_size = 3 is not known here"),
+        ({"encoder_repetition_penalty": 1.3}, "encoder_repetition_penalty = 1.3 is not known here"),
+        ({"repetition_penalty": -1.3}, "repetition_penalty = -1.3 cannot be used"),
         ({"num_beams": 3, "early_stopping": True}, "early_stopping = True is not known here"),
-        ({"do_sample": True, "min_p": 0.1}, "min_p = 0.1 is not known here"),
+        ({"do_sample": True, "typical_p": 0.1}, "typical_p = 0.1 is not known here"),
     ],
 )
 def test_keys_that_are_not_known_are_refused_by_name(said, problem, tmp_path):
@@ -255,8 +257,9 @@ def test_where_a_file_does_not_say_how_many_are_drawn_from_it_is_as_many_as_in_t
     asked = {"max_new_tokens": 1, "output_scores": True, "return_dict_in_generate": True, "pad_token_id": 0}
     drawn = model.generate(**read, **asked).scores[0] > -1e30
     chosen = regard.load(folder).decoding.chosen()
+    stands = Generated(read["input_ids"], torch.tensor([read["input_ids"].shape[1]]), torch.tensor([1]))
     with torch.no_grad():
-        assert torch.equal(chosen.filtered(model(**read).logits[:, -1]) > -1e30, drawn)
+        assert torch.equal(apply(chosen.filters, model(**read).logits[:, -1], stands) > -1e30, drawn)
     assert int(drawn.sum()) == 50
 
 

@@ -90,7 +90,7 @@ def test_a_task_it_cannot_have_is_refused_in_one_sentence(kind, task, said, tmp_
         ({"tokenizer": {"sample": 99}}, r"\[tokenizer\] sample has no effect where \[model\] from names a folder"),
         ({"tokenizer": {"kind": "wordpiece"}}, "leave it out: the folder's tokenizer is of kind 'pretrained'"),
         ({"model": {"from": "begun", "vectors": "v.txt"}}, r"\[model\] vectors = .* has no effect; leave it out"),
-        ({"model": {"from": "begun", "folder": "x"}}, "key 'folder' is unknown; known: dropout, from$"),
+        ({"model": {"from": "begun", "folder": "x"}}, "key 'folder' is unknown; known: adapter, dropout, from$"),
     ],
 )
 def test_keys_that_the_folder_decides_are_refused(tables, said, tmp_path):

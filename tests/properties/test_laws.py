@@ -22,8 +22,7 @@ from axes_of_models import (
 )
 
 from regard.attention.mechanism import MECHANISMS
-from regard.inspection.laws import LAWS
-from regard.models.config import TransformerConfig
+from regard.inspection.laws import LAWS, Examined
 from regard.models.network import NETWORKS, NetworkConfig
 
 NETWORK_NAMES = set(NETWORKS)
@@ -32,13 +31,8 @@ CASES = [(axes, choice) for axes, choices in COVERING for choice in choices]
 
 def departures(described: NetworkConfig) -> dict[str, float]:
     torch.manual_seed(1)
-    model = described.build()
-    measured = {law.name: law.measure(model) for law in LAWS if law.applies(model)}
-    exact = not isinstance(described, TransformerConfig) or all(one.abilities.exact for one in described.attending)
-    if getattr(described, "norm", None) == "none" or not exact:  # float64 tells rounding apart, which may be large
-        doubtful = too_far(measured)
-        measured |= {law.name: law.measure(model.double()) for law in LAWS if law.name in doubtful}
-    return measured
+    model = Examined.of(described.build())
+    return {law.name: law.measure(model) for law in LAWS if law.applies(model)}
 
 
 def too_far(measured: dict[str, float]) -> dict[str, float]:
@@ -50,7 +44,10 @@ def too_far(measured: dict[str, float]) -> dict[str, float]:
 def test_every_law_holds(case: tuple[Axes, Choice]):
     described = config(*case)
     measured = departures(described)
-    assert len(measured) == len(LAWS) - 2 * (not described.decodes) - 2 * (described.outputs == "none")
+    assert {"lengths", "padding", "batching", "determinism", "save_load"} <= set(measured)
+    assert ({"causality", "caching", "beam_scores", "beam_search"} <= set(measured)) == described.decodes
+    assert ({"accumulation", "resume"} <= set(measured)) == (described.outputs != "none")
+    assert ("packing" in measured) == described.reads_packed
     assert too_far(measured) == {}
 
 

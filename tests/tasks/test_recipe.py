@@ -14,7 +14,7 @@ import regard
 from regard.data.corpus import CORPORA
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import ConfigError, FileError
-from regard.tasks.decoding_table import BEAM_OPTIONS, SAMPLE_OPTIONS, DecodingTable
+from regard.tasks.decoding_table import BEAM_OPTIONS, OPTIONS, SAMPLE_OPTIONS, DecodingTable
 from regard.tasks.pairs import open_corpus
 from regard.tasks.recipe import Recipe, read_recipe, shipped
 from regard.tasks.task import held_out, task_of
@@ -110,9 +110,8 @@ TINY = ["training.steps=2", "training.batch_tokens=256", "tokenizer.sample=53", 
 TINY += ["training.compile=false"]
 
 
-@every_recipe
-def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.data.stream.POOL", 64)
+def made_tiny(name: str, folder: Path) -> list[str]:
+    """The changes that let a shipped recipe train in a moment."""
     recipe = read_recipe(name)
     fixed = ("model.width", "tokenizer") if recipe.model.begins_in else ()
     tiny = [*TINY] if recipe.data is None or recipe.data.window is None else [*TINY, "data.window=23"]
@@ -122,10 +121,24 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
     small = {"held_out": 31, "first_year": 1990, "last_year": 2009, "length": 61, "queries": 11}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
-    tiny += with_data(name, tmp_path / "data")
+    tiny += with_data(name, folder / "data")
     tiny += ["model.adapter.rank=2"] if getattr(recipe.model, "adapter", None) else []
-    tiny = [change for change in tiny if not change.startswith(fixed)] if fixed else tiny
-    trained = regard.train(name, tmp_path / "run", changes=tiny)
+    return [change for change in tiny if not change.startswith(fixed)] if fixed else tiny
+
+
+@pytest.mark.slow
+@every_recipe
+def test_the_doctor_finds_nothing_in_a_model_of_a_shipped_recipe(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.data.stream.POOL", 64)
+    regard.train(name, tmp_path / "run", changes=[*made_tiny(name, tmp_path), "training.steps=20"])
+    found = regard.doctor(tmp_path / "run")
+    assert found.healthy, str(found)
+
+
+@every_recipe
+def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.data.stream.POOL", 64)
+    trained = regard.train(name, tmp_path / "run", changes=made_tiny(name, tmp_path))
     loaded = regard.load(tmp_path / "run")
     asked = read_recipe(name, tiny)
     if recipe.model.begins_in is not None:  # the kind of the folder's tokenizer is found there
@@ -344,15 +357,17 @@ def test_a_decoding_table_is_its_strategy(values, strategy):
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 @pytest.mark.parametrize("option", [*BEAM_OPTIONS, *SAMPLE_OPTIONS])
 def test_a_decoding_option_without_effect_is_refused(strategy, option):
-    owner = "beam" if option in BEAM_OPTIONS else "sample"
-    values = {"strategy": strategy, option: 1}
-    if strategy == owner:
-        assert getattr(DecodingTable.model_validate(values), option) == 1
+    owners = [name for name, options in OPTIONS.items() if option in options]
+    values = {"strategy": strategy, option: 2 if option == "groups" else 1}
+    if strategy in owners:
+        values |= {"diversity": 0.5, "beams": 4} if option == "groups" else {}
+        assert getattr(DecodingTable.model_validate(values), option) == values[option]
         return
     with pytest.raises(ConfigError) as caught:
         DecodingTable.model_validate(values)
     assert str(caught.value) == (
-        f"{option} has no effect with strategy '{strategy}'; use strategy '{owner}' or leave {option} out"
+        f"{option} has no effect with strategy '{strategy}'; "
+        f"use strategy {' or '.join(map(repr, owners))} or leave {option} out"
     )
 
 

@@ -4,9 +4,23 @@ Here the folders above are joined: text becomes ids, the model decodes, ids beco
 """
 
 from regard.api import tokenizer, vectors
+from regard.api.checkup import doctor
 from regard.api.loading import load
-from regard.api.model import Model, Watched, save_around, watch
+from regard.api.model import Model, save_around, watch
 from regard.api.preview import Preview, preview
 from regard.api.training import train
+from regard.api.watched import Watched
 
-__all__ = ["Model", "Preview", "Watched", "load", "preview", "save_around", "tokenizer", "train", "vectors", "watch"]
+__all__ = [
+    "Model",
+    "Preview",
+    "Watched",
+    "doctor",
+    "load",
+    "preview",
+    "save_around",
+    "tokenizer",
+    "train",
+    "vectors",
+    "watch",
+]

@@ -1,12 +1,10 @@
 """A trained model with its tokenizer and its task, and what is seen of it while it works."""
 
-import tempfile
-import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,7 +12,8 @@ from torch import Tensor, nn
 
 from regard.api import notebook
 from regard.api.explanation import Explanation
-from regard.api.inside import heads_of
+from regard.api.inside import Inside
+from regard.api.watched import Watched
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.speculative import Draft, DraftModel, PromptLookup
@@ -23,9 +22,6 @@ from regard.devices import INT8, dtype_of, usable_device
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
-from regard.inspection.head_report import HeadReport
-from regard.inspection.heads import HeadMeasures, measure_heads
-from regard.inspection.maps import labels
 from regard.layers.linear import in_int8, keep_int8, parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.network import Network
@@ -40,7 +36,7 @@ from regard.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Inside):
     """A trained model with its tokenizer, its task and how it decodes."""
 
     module: Network
@@ -247,10 +243,6 @@ class Model:
                 self._read(text) if target is None else self._read_target(seen, text, target)
         return seen
 
-    def heads(self, texts: Sequence[str] | None = None) -> HeadReport:
-        """What kind of head each head is, measured on texts, or on a small English grammar where none are given."""
-        return heads_of(self, self.look, texts)
-
     @torch.no_grad()
     def _read(self, text: str) -> None:
         self.module(self.writer.prompt(self, [text]).to(self.device))
@@ -331,73 +323,6 @@ def save_around(folder: Path, model: Loaded, recipe: Recipe | None = None) -> No
     special = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     given = model.decoding.model_dump(exclude_none=True)
     write_json(folder / "generation_config.json", {**special, **given})
-
-
-class Watched(Recording):
-    """What was seen of a model, and, where its tokenizer is known, how to draw it."""
-
-    def __init__(self, tokenizer: Tokenizer | None, *, values: bool) -> None:
-        super().__init__(values=values)
-        self.tokenizer = tokenizer
-
-    def tokens(self, layer: str | None = None, batch: int | None = None) -> "Tokens":
-        """The names of a layer's rows and keys in one text; where no layer is named, of the first that goes across."""
-        seen = self.only(batch)
-        crossing = [name for name in seen.layers if seen.crosses(name)]
-        seen.find(None)  # says it where nothing was seen
-        return Tokens(*labels(seen, layer or (crossing or seen.layers)[0], self._named()))
-
-    def heads(self) -> list[HeadMeasures]:
-        """What kind of head each head is, on the texts that were seen: entropy, distance, previous token …"""
-        return measure_heads(self, [] if self.tokenizer is None else [*self.tokenizer.special_ids.values()])
-
-    def save(
-        self,
-        path: str | Path,
-        *,
-        layer: str | None = None,
-        head: int | None = None,
-        words: bool = False,
-        special_tokens: bool = True,
-        batch: int | None = None,
-    ) -> None:
-        """Write a picture (.png, .svg, .pdf) or a page to explore (.html) of one text that was seen."""
-        from regard.views.look import Shown, draw_seen  # matplotlib is loaded when something is drawn
-
-        shown = Shown(layer=layer, head=head, words=words, special_tokens=special_tokens)
-        draw_seen(self.only(batch), self._named(), Path(path), shown)
-
-    def show(self, *, layer: str | None = None, batch: int | None = None) -> None:
-        """Show one text to explore: in a notebook inside it, elsewhere in the browser."""
-        from regard.views.look import seen_page
-
-        page = seen_page(self.only(batch), self._named(), layer)
-        if notebook.display(notebook.frame(page)):
-            return
-        path = Path(tempfile.mkdtemp(prefix="regard-")) / "attention.html"
-        write_text(path, page)
-        if not webbrowser.open(path.as_uri()):
-            raise InputError("there is no notebook and no browser to show it in", 'use `seen.save("attention.html")`')
-
-    def _repr_html_(self) -> str | None:
-        """The page that `regard look` writes, in a frame; the sentence of `repr` where there is not one text."""
-        if self.tokenizer is None or self.sequences != 1:
-            return None
-        from regard.views.look import seen_page
-
-        return notebook.frame(seen_page(self, self.tokenizer))
-
-    def _named(self) -> Tokenizer:
-        if self.tokenizer is None:
-            raise InputError("a bare module's tokens have no names", "watch a Model, or ask `seen.weights` for numbers")
-        return self.tokenizer
-
-
-class Tokens(NamedTuple):
-    """What stands beside a layer's weights: a name for every row and for every key."""
-
-    rows: tuple[str, ...]
-    keys: tuple[str, ...]
 
 
 def watch(model: Model | nn.Module, *, values: bool = False) -> AbstractContextManager[Watched]:

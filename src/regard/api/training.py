@@ -283,7 +283,9 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    return [key for key in {**now, **before} if now.get(key) != before.get(key)]
+    """Which keys; of another member of a union its name alone, since the others follow from it."""
+    found = [key for key in {**now, **before} if now.get(key) != before.get(key)]
+    return ["name"] if "name" in found else found
 
 
 def _no_run(folder: Path) -> FileError:

@@ -205,6 +205,11 @@ class Sdpa(Kernel):
         elif call.mask is not None and not causal and not call.sees_everything:
             dense = dense_table(call.mask, call.shape, query.device, call.positions)
         value = call.value
+        wide, narrow = max(key.shape[-1], value.shape[-1]), value.shape[-1]
+        if (
+            key.shape[-1] != narrow
+        ):  # of two widths PyTorch makes an n×n table; zeros change no score and are cut off again
+            query, key, value = (F.pad(one, (0, wide - one.shape[-1])) for one in (query, key, value))
         kv_heads = key.shape[1]
         group = heads // kv_heads
         if group > 1:
@@ -221,7 +226,7 @@ class Sdpa(Kernel):
             )
         if dense is not None and call.device.type != "cpu":  # there, rows that see nothing get the mean of all values
             out = out.masked_fill(fully_masked(dense), 0.0)
-        return out.reshape(batch, heads, queries, -1)
+        return out[..., :narrow].reshape(batch, heads, queries, narrow)
 
 
 class Cudnn(Sdpa):

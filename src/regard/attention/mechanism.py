@@ -261,7 +261,7 @@ def read_mechanism(value: Any) -> MechanismShape:
     if name not in MECHANISMS:
         raise ConfigError(
             f"attention {name!r} is unknown",
-            f"{choose(str(name), MECHANISMS)}; one of your own comes by `--plugin FILE.py`, or is registered first",
+            f"{choose(str(name), MECHANISMS)}; register one of your own first, by `regard.register_mechanism(Shape)`",
         )
     refuse_foreign_keys(value, name, MECHANISMS)
     return MECHANISMS[name].model_validate(dict(value))

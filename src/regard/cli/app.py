@@ -20,7 +20,9 @@ from regard.cli import (
     compare,
     convert,
     demo,
+    doctor,
     evaluate,
+    explore,
     listing,
     look,
     plot,
@@ -67,7 +69,9 @@ app.command(cls=train.TrainCommand)(train.train)
 app.command()(run.run)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
+app.command()(explore.explore)
 app.command()(plot.plot)
+app.command()(doctor.doctor)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)

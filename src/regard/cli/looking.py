@@ -12,7 +12,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.api.model import Watched
+    from regard.api.watched import Watched
 
 
 @dataclass(frozen=True)

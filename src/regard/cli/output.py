@@ -22,6 +22,7 @@ _ARGUMENTS = re.compile(r'`(?:(out)|(resume)=True|data=\[([^]]*)\]|changes=\{"([
 
 _SENTENCES = {
     'as `question + "\\t" + passage`': "or use --context PASSAGE",
+    "register one of your own first, by `regard.register_mechanism(Shape)`": "load one of your own by --plugin FILE.py",
     "`regard.register_mechanism(Shape)`": "--plugin FILE.py",
 }
 

@@ -64,8 +64,8 @@ class Asked:
     def check(self, text: str | None) -> None:
         """Refuse, before a model is read, what does not go together."""
         several = "--samples" if self.several.samples is not None else "--n-best"
-        if self.stream and (self.as_json or self.several.samples is not None):
-            other = "--json" if self.as_json else "--samples"
+        if self.stream and (self.as_json or self.several.key is not None):
+            other = "--json" if self.as_json else several
             raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
         self.draft.check(self.explain)
         if not self.explain:

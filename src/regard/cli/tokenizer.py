@@ -134,6 +134,7 @@ def explain(
     """
     from regard.text.counting import valid_text
     from regard.text.explain import corpus_lines, text_lines
+    from regard.text.explain_pretrained import build_text
 
     valid_text(text or "")
     if to is not None and to.suffix not in (".html", ".htm"):
@@ -146,7 +147,7 @@ def explain(
         if (rule, size, kind) != (None, None, None):
             raise InputError("--rule, --size and --kind have no effect with a tokenizer", "leave them out")
         loaded = _open(file)
-        found, (reading, words) = None, _built(loaded, text)
+        found, (reading, words) = None, build_text(loaded, text)
     else:
         found, reading, words = _derived(file, rule or "smallest", size, kind or "bpe_words", text)
     if to is not None:
@@ -189,24 +190,6 @@ def _derived(
         found = derive(split(corpus), size, rule)
     merges = [step.merge.pair for step in found.steps]
     return found, reading, build_words(split(text or ""), merges)
-
-
-def _built(loaded: "Tokenizer", text: str) -> "tuple[Reading, list[Building]]":
-    """How a tokenizer's merges build a text."""
-    from regard.text.bytelevel import byte_words
-    from regard.text.explain import BYTES, WORDS, build_words
-    from regard.text.explain_pretrained import build_foreign
-    from regard.text.pretrained import PretrainedTokenizer
-    from regard.text.word_bpe import marked_words
-
-    if loaded.kind.startswith("wordpiece"):
-        raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
-    if loaded.kind == "characters":
-        raise InputError("characters have no merges: each is a piece", "use encode --pieces")
-    if isinstance(loaded, PretrainedTokenizer):
-        return build_foreign(loaded, text)
-    split, reading = (marked_words, WORDS) if loaded.kind == "bpe_words" else (byte_words, BYTES)
-    return reading, build_words(split(text), loaded.merges)
 
 
 def _is_tokenizer(path: Path) -> bool:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from heapq import nlargest
 from typing import Protocol, runtime_checkable
 
-from regard.data.batching import Batch
+from regard.data.batching import Batch, Inputs
 from regard.data.corpus import Examples
 from regard.data.objectives import Example, Objective
 from regard.errors import ConfigError
@@ -110,16 +110,24 @@ class BatchStream:
     def longest(self) -> int | None:
         """Tokens of the longest row that is read: an encoder–decoder's source, a decoder's whole row.
 
-        Only the texts with the most characters are tokenised. A corpus without end says itself what it teaches.
+        A corpus without end says itself what it teaches.
         """
+        return max((int((one.source or one.tokens).lengths.max()) for one in self._longest()), default=None)
+
+    def reach(self) -> int | None:
+        """Tokens of the longest source or target: as many positions as the network needs."""
+        sides = [one for row in self._longest() for one in (row.source, row.tokens) if one is not None]
+        return max((int(one.lengths.max()) for one in sides), default=None)
+
+    def _longest(self) -> list[Inputs]:
+        """Rows of the texts with the most characters; only these are tokenised."""
         size = self.corpus.size("train")
         if size is None:
-            return None
+            return []
         pairs = [self.corpus.example("train", index) for index in range(size)]
         measures = (lambda pair: len(pair[0]), lambda pair: sum(map(len, pair)))
         chosen = [pair for measure in measures for pair in nlargest(LONGEST, pairs, key=measure)]
-        rows = [self.objective.batch([one]).inputs for one in self.objective.encode(chosen)]
-        return max(int((one.source or one.tokens).lengths.max()) for one in rows)
+        return [self.objective.batch([one]).inputs for one in self.objective.encode(chosen)]
 
     def batches_per_epoch(self) -> float | None:
         """As many as if all pools were like the first."""

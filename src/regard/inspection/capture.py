@@ -295,7 +295,7 @@ def record_into(seen: Watcher, module: nn.Module) -> Iterator[Watcher]:
             handles.append(part.register_forward_hook(lambda *_: seen.closed(), always_call=True))
     token = listeners.set((*listeners.get(), seen))
     try:
-        with _as_written():
+        with as_written():
             yield seen
     finally:
         listeners.reset(token)
@@ -324,7 +324,7 @@ def _attends(mechanism: Mechanism) -> bool:
     return any(isinstance(part, Attend) for part in mechanism.modules())
 
 
-def _as_written() -> AbstractContextManager[object]:
+def as_written() -> AbstractContextManager[object]:
     """Code compiled before knows nothing of hooks added since, so while it is watched it runs uncompiled."""
     compiling = "torch._dynamo" in sys.modules  # importing it takes seconds; where nobody has, nothing is compiled
     return torch.compiler.set_stance("force_eager") if compiling else nullcontext()

@@ -96,13 +96,15 @@ def family_of(folder: Path) -> Family:
     known = {family.model_type: family for family in FAMILIES.values()}
     if kind is None:
         raise FileError(f"{folder / CONFIG} does not say its model_type", _REMEDY)
-    kind = str(kind)[:80]
+    if not isinstance(kind, str):
+        raise FileError(f"{folder / CONFIG} says model_type = {str(kind)[:80]}, which is no name", _REMEDY)
     if kind not in known:
         read = f"this version reads {', '.join(sorted(known))}"
         kin = next((names for names, kinds in KIN.items() if kind in kinds), None)
         remedy = f"take a {kin} model, which is built much like it: {read}" if kin else read
         part = f" (it needs {LACKING[kind]})" if kind in LACKING else ""
-        raise FileError(f"{folder / CONFIG} says model_type = {kind!r}, a family that is not known here{part}", remedy)
+        said = f"model_type = {kind[:80]!r}"
+        raise FileError(f"{folder / CONFIG} says {said}, a family that is not known here{part}", remedy)
     return known[kind]
 
 

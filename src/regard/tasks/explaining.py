@@ -1,6 +1,6 @@
 """How an answer came about, as records: the candidates of every step, or the tree of a beam."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from regard.decoding.engine import ordered, watch_beam, watch_steps
@@ -23,16 +23,21 @@ def explain(
     if isinstance(chosen, Beam):
         watch = BeamWatch(name, chosen)
         found = watch_beam(stepper, inputs, chosen, stop, filters, watch)
-        finished = tuple(
-            Finished(node, task.answer(model, text, one).text, one.score, one.log_probabilities)
-            for node, one in zip(_nodes(watch, found), found, strict=True)
-        )
+        ended = finished(watch, found, lambda one: task.answer(model, text, one).text)
         branches = tuple(watch.branches)
-        return BeamTree(text, words(chosen), chosen.size, chosen.length_penalty, branches, finished, prefix)
+        return BeamTree(text, words(chosen), chosen.size, chosen.length_penalty, branches, ended, prefix)
     steps = StepWatch((*ordered(filters, chosen), *chosen.filters), name)
     one = watch_steps(stepper, inputs, chosen, stop, filters, steps)
     output = task.answer(model, text, one).text
     return Choices(text, words(chosen), steps.stages(), tuple(steps.steps), output, one.score, prefix)
+
+
+def finished(
+    watch: BeamWatch, found: Sequence[Hypothesis], text_of: Callable[[Hypothesis], str]
+) -> tuple[Finished, ...]:
+    """The answers of a beam, best first, each with the branch that it ends in."""
+    ends = zip(_nodes(watch, found), found, strict=True)
+    return tuple(Finished(node, text_of(one), one.score, one.log_probabilities) for node, one in ends)
 
 
 def words(strategy: Strategy) -> str:

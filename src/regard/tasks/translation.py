@@ -15,7 +15,7 @@ from regard.data.sources import PAIR
 from regard.data.stream import Batching, BatchStream, ByLength, Position, by_length
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.strategies import Strategy
-from regard.errors import InputError
+from regard.errors import ConfigError, InputError
 from regard.metrics.text import BleuTokenizer, bleu, chrf, exact_match
 from regard.models.network import Network, NetworkShape
 from regard.tasks.data_table import DataTable
@@ -66,6 +66,7 @@ class Translation(Generation[Corpus]):
         plan, how = recipe.training, objective(module.config, tokenizer, self.options.prefix)
         batches = batch_stream(recipe, data, how)
         next(batches.start(Position()))
+        refuse_beyond_positions(module.config, batches)
         valid = by_length(how.encode(held_out(data, "valid")), how, plan.batch_tokens)
         trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
         held = [how.batch(batch) for batch in valid]
@@ -124,6 +125,17 @@ def batch_stream(recipe: Recipe, corpus: Corpus, how: Objective) -> BatchStream:
     """The batches a recipe trains on."""
     batching: Batching = Packed() if recipe.given.batches == "packed" else ByLength()
     return BatchStream(corpus, how, recipe.training.batch_tokens, recipe.training.seed, batching)
+
+
+def refuse_beyond_positions(shape: NetworkShape, batches: BatchStream) -> None:
+    """Raise ConfigError for an example that reaches beyond what the network has positions for."""
+    limit = shape.position_limit
+    reach = None if limit is None else batches.reach()
+    if limit is not None and reach is not None and reach > limit:
+        raise ConfigError(
+            f"the longest example has {reach} tokens and this network takes {limit}",
+            f"raise its limit (of learned positions, model.max_positions={reach}) or leave such long examples out",
+        )
 
 
 def train_tokenizer(corpus: Corpus, size: int, sample: int, kind: str = "bpe") -> Tokenizer:

@@ -1,12 +1,15 @@
-"""How the merges of somebody else's tokenizer build a text: where it is a BPE, and its merges alone cut that text."""
+"""How a tokenizer's merges build a text; of somebody else's where it is a BPE, and its merges alone cut that text."""
 
 import json
 
 from tokenizers.decoders import ByteLevel
 
 from regard.errors import InputError
-from regard.text.explain import BYTES, Building, Reading, build_words
+from regard.text.bytelevel import byte_words
+from regard.text.explain import BYTES, WORDS, Building, Reading, build_words
 from regard.text.pretrained import PretrainedTokenizer
+from regard.text.tokenizer import Tokenizer
+from regard.text.word_bpe import marked_words
 
 OTHERWISE = {
     "WordPiece": "it takes the longest piece it knows",
@@ -17,6 +20,18 @@ OTHERWISE = {
 BLANKS = Reading(lambda word: repr(word.replace("▁", " ")), list)
 """Of tokenizers that write a blank as ▁."""
 _REMEDY = "look at the pieces it encodes to instead"
+
+
+def build_text(tokenizer: Tokenizer, text: str) -> tuple[Reading, list[Building]]:
+    """Each word of a text with the merges that build it, and how its symbols are read."""
+    if tokenizer.kind.startswith("wordpiece"):
+        raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
+    if tokenizer.kind == "characters":
+        raise InputError("characters have no merges: each is a piece", "use encode --pieces")
+    if isinstance(tokenizer, PretrainedTokenizer):
+        return build_foreign(tokenizer, text)
+    split, reading = (marked_words, WORDS) if tokenizer.kind == "bpe_words" else (byte_words, BYTES)
+    return reading, build_words(split(text), tokenizer.merges)
 
 
 def build_foreign(tokenizer: PretrainedTokenizer, text: str) -> tuple[Reading, list[Building]]:

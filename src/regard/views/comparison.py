@@ -21,6 +21,8 @@ LETTER = 0.085  # inches of a name, for each letter
 CHARACTERS = 96
 """Of a sentence, on a line."""
 FADED = 0.15
+CROWDED = 6
+"""Curves whose names still stand inside a drawing."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Numbers = Sequence[float] | Sequence[int]
@@ -75,38 +77,51 @@ def draw_panels(title: str, subtitle: str, panels: Sequence[ComparisonPanel], no
     """All panels on a page; an entry has the same colour in all of them."""
     names = list(dict.fromkeys(name for panel in panels for drawing in panel.drawings for name in _names(drawing)))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
-    across = WIDTH + max(GAP, 0.4 + LETTER * max(map(len, names), default=0))
+    crowded = any(
+        isinstance(one, CurveLines) and len(one.curves) > CROWDED for panel in panels for one in panel.drawings
+    )
+    across = WIDTH + max(GAP, 0.4 + LETTER * max(map(len, names), default=0)) + crowded * BETWEEN
     down = HEIGHT + (SAYING if any(panel.sentence for panel in panels) else BELOW)
+    named: set[str] = set()
     with plain_style():
         figure = blank_page()
         for number, panel in enumerate(panels):
             row, column = divmod(number, ACROSS)
-            _draw_panel(figure, panel, (column * across, -row * down - HEIGHT), colours)
-        _name_curves(figure)
+            drawn = _draw_panel(figure, panel, (column * across, -row * down - HEIGHT), colours)
+            _name_curves(drawn, named)
         frame(figure, printable(title), subtitle, note)
         return figure
 
 
-def _name_curves(figure: Figure) -> None:
-    """A legend in every drawing that has a curve no drawing before it named."""
-    named: set[str] = set()
-    for axes in figure.axes:
-        names = set(axes.get_legend_handles_labels()[1])
-        if names - named:
+def _name_curves(drawn: Sequence[Axes], named: set[str]) -> None:
+    """A legend in a drawing that has a curve no drawing before it named; of many curves beside the panel."""
+    for axes in drawn:
+        handles, names = axes.get_legend_handles_labels()
+        if not set(names) - named:
+            continue
+        named |= set(names)
+        if len(names) > CROWDED:
+            beside = drawn[-1].legend(handles, names, frameon=False, fontsize=9, labelcolor=TEXT, loc="upper left")
+            beside.set_bbox_to_anchor((1.0, 1.02))
+        else:
             axes.legend(frameon=False, fontsize=9, labelcolor=TEXT)
-            named |= names
 
 
 def _names(drawing: CurveLines | Bars) -> list[str]:
     return list(drawing.values) if isinstance(drawing, Bars) else [curve.name for curve in drawing.curves]
 
 
-def _draw_panel(figure: Figure, panel: ComparisonPanel, at: tuple[float, float], colours: Mapping[str, str]) -> None:
+def _draw_panel(
+    figure: Figure, panel: ComparisonPanel, at: tuple[float, float], colours: Mapping[str, str]
+) -> list[Axes]:
+    """The drawings of a panel, its title and its sentence."""
     left, bottom = at
+    drawn: list[Axes] = []
     count = len(panel.drawings)
     width = (WIDTH - BETWEEN * (count - 1)) / count
     for number, drawing in enumerate(panel.drawings):
         axes = figure.add_axes((left + number * (width + BETWEEN), bottom, width, HEIGHT))
+        drawn.append(axes)
         if isinstance(drawing, CurveLines):
             _draw_lines(axes, drawing, colours)
         else:
@@ -119,6 +134,7 @@ def _draw_panel(figure: Figure, panel: ComparisonPanel, at: tuple[float, float],
     if panel.sentence:
         wrapped = textwrap.fill(printable(panel.sentence), CHARACTERS)
         figure.text(left, bottom - 0.5, wrapped, size=9.5, color=TEXT, va="top", linespacing=1.35)
+    return drawn
 
 
 def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> None:
@@ -138,11 +154,20 @@ def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> 
         axes.set_ylim(-0.03, 1.03)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
     if drawing.ticks is not None:
-        axes.set_xticks(drawing.ticks, [f"{tick:,.0f}" for tick in drawing.ticks])
+        axes.set_xticks(drawing.ticks, [short_count(tick) for tick in drawing.ticks])
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylabel(printable(drawing.up), size=9, color=QUIET)
     axes.grid(color=LINE, linewidth=0.7)
     axes.set_axisbelow(True)
+
+
+def short_count(value: float) -> str:
+    """A number of tokens as a narrow axis has it.
+
+    >>> short_count(512), short_count(16384), short_count(1000)
+    ('512', '16k', '1,000')
+    """
+    return f"{value / 1024:.0f}k" if value >= 1024 and value % 1024 == 0 else f"{value:,.0f}"
 
 
 def power_of_ten(value: float) -> str:

@@ -111,7 +111,7 @@ def _answers(tree: BeamTree) -> Iterable[str]:
 def _alternatives(tree: BeamTree) -> Iterable[str]:
     yield (
         '<div class="wide"><table><thead><tr><th>token</th><th>written</th><th>p</th><th>log p</th><th>Σ</th>'
-        "<th>instead (p, what became of it)</th><th>to go on from the first of these</th></tr></thead>"
+        "<th>instead (p, what became of it)</th><th>prefix that goes on from the first of these</th></tr></thead>"
     )
     before = tree.prefix
     for node in path(tree, tree.finished[0].branch):
@@ -123,7 +123,7 @@ def _alternatives(tree: BeamTree) -> Iterable[str]:
             f"{_share(one.log_probability)}</span>"
             for one in others[:ALTERNATIVES]
         )
-        on = f"<code>--from {_text(json.dumps(before + others[0].token, ensure_ascii=False))}</code>" if others else ""
+        on = f"<code>{_text(json.dumps(before + others[0].token, ensure_ascii=False))}</code>" if others else ""
         yield (
             f"<tr><td>{branch.step}</td><td>{_token(branch.token)}</td><td>{_share(branch.log_probability)}</td>"
             f"<td>{number(branch.log_probability, 4)}</td><td>{number(branch.total, 4)}</td>"

@@ -187,7 +187,7 @@ def _box(place: Place, rank: int | None, tree: BeamTree) -> str:
     tip = f"{label(branch.token)}: {branch.why}"
     return "\n".join(
         [
-            f'<g class="{kind}"><title>{html.escape(tip)}</title>',
+            f'<g class="{kind}" data-branch="{branch.number}"><title>{html.escape(tip)}</title>',
             f'<rect class="box" x="{x}" y="{y - BOX_HEIGHT // 2}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>',
             f'<text class="token" x="{x + 8}" y="{y - 4}">{html.escape(words)}</text>',
             f'<text class="quiet inside" x="{x + 8}" y="{y + 13}" xml:space="preserve">{inside}</text>',

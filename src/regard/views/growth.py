@@ -17,9 +17,12 @@ def draw_growth(rows: Sequence[Mapping[str, Any]], title: str, subtitle: str = "
     for what in dict.fromkeys(row["what"] for row in rows if "tokens" in row and "milliseconds" in row):
         layer, _, direction = what.rpartition(", ")
         there = [row for row in rows if row["what"] == what and "milliseconds" in row]
-        drawings = [CurveLines("tokens", "milliseconds", _curves(there, "milliseconds", 1), log="xy")]
-        if any("peak_bytes" in row for row in there):
-            drawings.append(CurveLines("tokens", "peak memory, MB", _curves(there, "peak_bytes", MEGABYTE), log="xy"))
+        lengths = sorted({row["tokens"] for row in there})
+        drawings = [
+            CurveLines("tokens", words, _curves(there, key, unit), log="xy", ticks=lengths)
+            for words, key, unit in (("milliseconds", "milliseconds", 1), ("peak memory, MB", "peak_bytes", MEGABYTE))
+            if any(key in row for row in there)
+        ]
         kind = "causal" if "causal" in layer else "bidirectional"
         panels.append(ComparisonPanel(f"{DIRECTIONS.get(direction, direction)}, {kind}", drawings))
     return draw_panels(title, subtitle, panels)

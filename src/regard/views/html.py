@@ -44,6 +44,7 @@ MOST_NARROW_COLUMNS = 65536
 
 _PROGRAMS = ("weights", "colours", "lines", "axes", "map", "text", "page")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
+_EXPORTED = re.compile(r"^export ", re.MULTILINE)  # what the explorer imports, here stands in one program
 _BYTES_A_TOKEN = 24  # its text, quoted and escaped, and a comma: generous for one list of rows and one of columns
 _BYTES_OF_THE_PAGE = 80_000
 
@@ -188,7 +189,7 @@ def page_html(page: AttentionPage) -> str:
     """The whole file."""
     assets = files("regard.views").joinpath("assets")
     read = {name: assets.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css")}
-    programs = [assets.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in _PROGRAMS]
+    programs = [_EXPORTED.sub("", assets.joinpath(f"{name}.js").read_text(encoding="utf-8")) for name in _PROGRAMS]
     parts = {
         "title": html.escape(printable(page.title)),
         "note": html.escape(printable(page.note)),

@@ -20,7 +20,7 @@ MOST_RUNS = 12
 ACROSS, WIDTH, HEIGHT, GAP = 2, 5.0, 2.7, 0.85  # panels in a row; inches
 COLOURS = (
     *("#234798", "#d1600f", "#1f8a5b", "#a3228f", "#7a6a00", "#0f8ea8", "#b3202c", "#5b4fd0"),
-    *("#5c3a1e", "#e08fb0", "#8fb339", "#4a5560"),
+    *("#5c3a1e", "#e08fb0", "#8fb339", "#4a5560", "#e0b400", "#00c2b2"),
 )
 NAMES = {"rate": "learning rate", "tokens_per_second": "tokens per second"}
 HELD_OUT = "validation_"

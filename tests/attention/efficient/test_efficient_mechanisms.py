@@ -18,7 +18,7 @@ from regard.attention.mechanism import LayerContext
 from regard.attention.slot import Site, Slot
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, InputError
-from regard.inspection import laws
+from regard.inspection.laws import BY_NAME
 from regard.models.config import TransformerConfig
 from rounding import assert_close
 
@@ -214,7 +214,7 @@ def test_a_projection_of_all_layers_is_learnt_saved_and_copied_as_one():
         twin.encoder.layers[0].self_attention.key_length.mul_(3)
     layers = [one.encoder.layers[1].self_attention for one in (model, twin)]
     assert_close(layers[1].lengths[0], 3 * layers[0].lengths[0])
-    assert laws.save_load(model) == 0
+    assert BY_NAME["save_load"].measure(model) == 0
     model(tokens).sum().backward()
     assert model.encoder.layers[0].self_attention.key_length.grad.abs().max() > 0
 
@@ -242,13 +242,13 @@ def test_random_features_are_drawn_anew_after_so_many_batches_of_training_alone(
     model(tokens)
     assert torch.equal(own.projection, own.drawn(1))
     assert not torch.equal(own.projection, first)
-    assert laws.save_load(model) == 0
+    assert BY_NAME["save_load"].measure(model) == 0
     own.redraw(2)
     assert torch.equal(own.projection, own.drawn(2))
 
 
 def test_a_resumed_training_draws_the_features_it_would_have_drawn():
-    assert laws.resume(encoder(PerformerShape(features=11, redraw=2))) == 0
+    assert BY_NAME["resume"].measure(encoder(PerformerShape(features=11, redraw=2))) == 0
 
 
 def test_a_longer_text_than_linformer_reads_is_known_before_and_refused():

@@ -1,6 +1,6 @@
 // Colours, read from the style sheet so that light and dark are said once.
 
-class Colours {
+export class Colours {
   constructor(root) {
     const style = getComputedStyle(root);
     const read = (name) => style.getPropertyValue("--" + name).trim();
@@ -18,18 +18,18 @@ class Colours {
   }
 }
 
-function channels(hexadecimal) {
+export function channels(hexadecimal) {
   return [1, 3, 5].map((at) => parseInt(hexadecimal.slice(at, at + 2), 16));
 }
 
-function between(stops, part) {
+export function between(stops, part) {
   const place = Math.min(Math.floor(part * (stops.length - 1)), stops.length - 2);
   const rest = part * (stops.length - 1) - place;
   return stops[place].map((value, at) => Math.round(value + (stops[place + 1][at] - value) * rest));
 }
 
 // Relative luminance as WCAG 2 defines it; black and white contrast equally at 0.1791.
-function luminance(colour) {
+export function luminance(colour) {
   const [red, green, blue] = colour.map((value) => {
     const part = value / 255;
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
@@ -38,7 +38,7 @@ function luminance(colour) {
 }
 
 // A canvas at the screen's own resolution, cleared, to be drawn on in CSS pixels.
-function prepared(canvas, width, height) {
+export function prepared(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
@@ -48,7 +48,7 @@ function prepared(canvas, width, height) {
   return pen;
 }
 
-function element(name, className, text) {
+export function element(name, className, text) {
   const made = document.createElement(name);
   if (className) made.className = className;
   if (text !== undefined) made.textContent = text;

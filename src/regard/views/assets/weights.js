@@ -1,15 +1,15 @@
 // Reading the record: numbers from base64, tokens and the words they make, one sparse matrix of what is shown.
 
-const WEIGHT_STEPS = 65535;
-const LINEAR_UP_TO = 32; // with more columns a weight is spread so thin that a linear scale would look empty
-const DIFFUSE_BELOW = 0.5; // where no weight reaches this the scale ends at the largest
-const LONGEST_LABEL = 24;
-const SPECIAL = /^(?:<[^<>\s]+>|\[[A-Z]+\d*\])$/u;
-const BLANK_FIRST = /^[\p{Z}\t\n\v\f\r▁]/u;
-const BLANK_LAST = /[\p{Z}\t\n\v\f\r▁]$/u;
-const MARKS = { " ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "⏎", "\r": "⏎", "\t": "⇥" };
+export const WEIGHT_STEPS = 65535;
+export const LINEAR_UP_TO = 32; // with more columns a weight is spread so thin that a linear scale would look empty
+export const DIFFUSE_BELOW = 0.5; // where no weight reaches this the scale ends at the largest
+export const LONGEST_LABEL = 24;
+export const SPECIAL = /^(?:<[^<>\s]+>|\[[A-Z]+\d*\])$/u;
+export const BLANK_FIRST = /^[\p{Z}\t\n\v\f\r▁]/u;
+export const BLANK_LAST = /[\p{Z}\t\n\v\f\r▁]$/u;
+export const MARKS = { " ": "␣", "\u00a0": "⍽", "\u202f": "⍽", "\n": "⏎", "\r": "⏎", "\t": "⇥" };
 
-function integers(text, bytesEach) {
+export function integers(text, bytesEach) {
   const raw = atob(text);
   const bytes = new Uint8Array(raw.length);
   for (let at = 0; at < raw.length; at++) bytes[at] = raw.charCodeAt(at);
@@ -17,7 +17,7 @@ function integers(text, bytesEach) {
 }
 
 // A character, or a mark for one that prints nothing.
-function visible(character) {
+export function visible(character) {
   if (MARKS[character]) return MARKS[character];
   if (/\p{Zs}/u.test(character)) return "␣";
   if (!/[\p{C}\p{Z}]/u.test(character)) return character;
@@ -27,7 +27,7 @@ function visible(character) {
 }
 
 // A token as readers can see it; nothing is left empty.
-function label(token) {
+export function label(token) {
   const marked = Array.from(token, visible).join("");
   if (!marked) return "∅";
   const text = /^[\p{Mn}\p{Me}]/u.test(marked) ? "◌" + marked : marked;
@@ -35,12 +35,12 @@ function label(token) {
   return characters.length <= LONGEST_LABEL ? text : characters.slice(0, LONGEST_LABEL - 1).join("") + "…";
 }
 
-function beginsWord(before, piece) {
+export function beginsWord(before, piece) {
   return SPECIAL.test(piece) || SPECIAL.test(before) || BLANK_FIRST.test(piece) || BLANK_LAST.test(before);
 }
 
 // The word that pieces make; the bytes of one character, \xc3 and \xa9, become it again.
-function joined(pieces) {
+export function joined(pieces) {
   const text = pieces.map((piece, at) => (at && piece.startsWith("##") ? piece.slice(2) : piece)).join("");
   return text.replace(/(?:\\x[89a-f][0-9a-f])+/g, (escaped) => {
     const bytes = Uint8Array.from(escaped.slice(2).split("\\x"), (digits) => parseInt(digits, 16));
@@ -53,7 +53,7 @@ function joined(pieces) {
 }
 
 // The units of a text: its pieces one by one, or merged into words. `of` says which unit a piece belongs to.
-function unitsOf(pieces, merged) {
+export function unitsOf(pieces, merged) {
   const wordPiece = pieces.some((piece) => piece.startsWith("##") || piece === "[CLS]");
   const begins = (at) => {
     if (!merged || at === 0) return true;
@@ -70,7 +70,7 @@ function unitsOf(pieces, merged) {
   return { texts, labels: texts.map(label), first, of, count: texts.length };
 }
 
-class Layer {
+export class Layer {
   constructor(record, lists) {
     Object.assign(this, { name: record.name, kind: record.kind, heads: record.heads, shown: record.shown, k: record.k });
     this.pieces = { row: lists[record.rows], column: lists[record.columns] };
@@ -93,7 +93,7 @@ class Layer {
 }
 
 // The weights between units, of one head or the mean of several: only those that are not 0, rows and columns both ways.
-class Matrix {
+export class Matrix {
   constructor(layer, heads, merged) {
     this.layer = layer;
     this.heads = heads;
@@ -205,7 +205,7 @@ class Matrix {
 }
 
 // A weight in words: a number, or what is known of it.
-function weightInWords([least, most]) {
+export function weightInWords([least, most]) {
   if (most - least < 0.00005) return least.toFixed(4);
   return least < 0.00005 ? "at most " + most.toFixed(4) : least.toFixed(4) + " to " + most.toFixed(4);
 }

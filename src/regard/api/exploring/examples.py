@@ -1,0 +1,37 @@
+"""What a page says of a model before anything is read: what it is, what it is for, and a text to begin with."""
+
+from typing import Any
+
+from regard.api import Model
+from regard.api.exploring.reading import attends
+from regard.data.corpus import corpus
+from regard.tasks.generation import Generation
+
+SENTENCE = "The cup did not fit in the bag because it was too big."
+BY_TASK = {
+    "masked": "The capital of France is {mask}.",
+    "question_answering": f"What was too big?\t{SENTENCE}",
+    "cloze": "The cup did not fit in the {mask}.",
+}
+
+
+def model_record(name: str, model: Model) -> dict[str, Any]:
+    """For the page's list of models."""
+    return {
+        "name": name,
+        "facts": model.facts,
+        "task": model.task.name,
+        "continues": model.task.continues,
+        "writes": isinstance(model.task, Generation),
+        "attends": attends(model),
+        "reads_source": model.module.config.reads_source,
+        "free": model.data is None or model.data.corpus is None,
+        "example": example(model),
+    }
+
+
+def example(model: Model) -> str:
+    """A text that the model can read: of the corpus it was trained on, if that is a built-in one."""
+    if model.data is not None and model.data.corpus is not None:
+        return str(corpus(model.data.corpus, model.data.options).example("test", 0)[0])
+    return BY_TASK.get(model.task.name, SENTENCE).replace("{mask}", model.tokenizer.mask)

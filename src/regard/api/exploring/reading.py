@@ -1,0 +1,212 @@
+"""One text as a model read it, kept so that any row of any head can be asked for; and a store of several."""
+
+import secrets
+import threading
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.api import Model, Watched, watch
+from regard.errors import InputError
+from regard.inspection.capture import Recording, check_watchable
+from regard.inspection.maps import labels
+from regard.inspection.trace import AttentionRecord
+from regard.tasks.task import Answer
+from regard.text.tokenizer import Tokenizer
+
+LONGEST = 16_384
+"""Tokens of a text that are read unless more is asked for."""
+MEMORY = 2**30
+A_SESSION = 6
+"""Readings that one page has at a time."""
+
+
+class PageQuestion(BaseModel):
+    """What is asked of a reading; `part` is which of the sequences that the text was read as."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    part: int = Field(0, ge=0)
+
+
+class OfLayer(PageQuestion):
+    """One layer."""
+
+    layer: str
+
+
+@dataclass(frozen=True, eq=False)
+class ExploredText:
+    """What a model made of a text, and what was seen of it meanwhile."""
+
+    name: str
+    model: Model
+    text: str
+    target: str | None
+    seen: Watched
+    answer: Answer | None
+    """None where the text was read alone."""
+    notes: tuple[str, ...]
+    seconds: float
+    new_tokens: int | None = None
+    kept: dict[Any, Any] = field(default_factory=dict)
+    """What was computed of it for some questions."""
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is anything to look at."""
+        return bool(self.seen.forwards)
+
+    def part(self, index: int = 0) -> Recording:
+        """One of the sequences the text was read as; a long passage is read in windows."""
+        if not self.attends:
+            raise InputError(*NO_ATTENTION)
+        return self.seen.only(index)
+
+    @property
+    def bytes(self) -> int:
+        """What keeping it takes: queries, keys and values of every layer."""
+        total = 0
+        for forward in self.seen.forwards:
+            for call in (call for calls in forward.layers.values() for call in calls):
+                kept = (
+                    (call.query, call.new_keys, call.new_values)
+                    if isinstance(call, AttentionRecord)
+                    else (call.inputs, call.memory)
+                )
+                total += sum(one.numel() * one.element_size() for one in kept if one is not None)
+        return total
+
+
+NO_ATTENTION = (
+    "this model has no attention, so there is nothing to look at",
+    "its answer, its decoding and its tokens can be explored; train one with attention to see where it looks",
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be read: a text, and an answer to be read with it or how many tokens may be written."""
+
+    text: str
+    target: str | None = None
+    new_tokens: int | None = None
+    """0 of a language model: it reads the text alone."""
+
+
+def read(name: str, model: Model, wanted: Wanted, longest: int = LONGEST) -> ExploredText:
+    """Let the model do what it is for, watched."""
+    _check_length(model.tokenizer, wanted.text, longest)
+    _check_length(model.tokenizer, wanted.target or "", longest)
+    begun = perf_counter()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        seen, answer = _look(model, wanted)
+    notes = tuple(dict.fromkeys(str(one.message) for one in told if one.category.__module__.startswith("regard")))
+    took = perf_counter() - begun
+    return ExploredText(name, model, wanted.text, wanted.target, seen, answer, notes, took, wanted.new_tokens)
+
+
+def _check_length(tokenizer: Tokenizer, text: str, longest: int) -> None:
+    tokens = len(tokenizer.encode(text))
+    if tokens > longest:
+        raise InputError(
+            f"the text has {tokens:,} tokens and the explorer reads at most {longest:,}",
+            f"give a part of it, or start it with --max-tokens {tokens}",
+        )
+
+
+@torch.no_grad()
+def _look(model: Model, wanted: Wanted) -> tuple[Watched, Answer | None]:
+    model.check(wanted.text)
+    if wanted.target is not None:
+        return model.look(wanted.text, target=wanted.target, values=True), None
+    if model.task.continues and wanted.new_tokens == 0:
+        return model.look(wanted.text, values=True), None
+    limit = wanted.new_tokens or None
+    if not attends(model):
+        return Watched(model.tokenizer, values=True), model.answers([wanted.text], max_new_tokens=limit)[0]
+    with watch(model, values=True) as seen:
+        answer = model.answers([wanted.text], max_new_tokens=limit)[0]
+    return seen, answer
+
+
+def attends(model: Model) -> bool:
+    """Whether the model has attention that can be watched."""
+    try:
+        check_watchable(model.module)
+    except InputError:
+        return False
+    return True
+
+
+def reading_record(reading: ExploredText, part: int = 0) -> dict[str, Any]:
+    """What the page is told of a reading: the answer, the tokens and the layers."""
+    lists: dict[tuple[str, ...], int] = {}
+    layers = []
+    if reading.attends:
+        seen = reading.part(part)
+        for layer in seen.layers:
+            rows, columns = labels(seen, layer, reading.model.tokenizer)
+            kind = "cross" if seen.crosses(layer) else "self" if seen.encodes(layer) else "masked self"
+            layers.append(
+                {
+                    "name": layer,
+                    "kind": kind,
+                    "heads": seen.trace(layer).heads,
+                    "mechanism": seen.mechanism(layer),
+                    "rows": lists.setdefault(rows, len(lists)),
+                    "columns": lists.setdefault(columns, len(lists)),
+                }
+            )
+    answer = reading.answer
+    return {
+        "model": reading.name,
+        "text": reading.text,
+        "target": reading.target,
+        "output": None if answer is None else answer.text,
+        "tokens": [list(one) for one in lists],
+        "layers": layers,
+        "parts": reading.seen.sequences,
+        "part": part,
+        "notes": reading.notes,
+        "seconds": reading.seconds,
+    }
+
+
+class GoneError(InputError):
+    """A reading that is no longer kept; the page reads its text again."""
+
+
+class TextStore:
+    """Readings by their names, a page's own; the longest unused go when there are too many or they take too much."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self.memory = memory
+        self._kept: OrderedDict[tuple[str, str], ExploredText] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, session: str, reading: ExploredText) -> str:
+        """Keep it; its name. The newest is kept whatever it takes."""
+        name = secrets.token_urlsafe(9)
+        with self._lock:
+            self._kept[session, name] = reading
+            own = [key for key in self._kept if key[0] == session]
+            for key in own[:-A_SESSION]:
+                del self._kept[key]
+            while len(self._kept) > 1 and sum(one.bytes for one in self._kept.values()) > self.memory:
+                self._kept.popitem(last=False)
+        return name
+
+    def get(self, session: str, name: str) -> ExploredText:
+        """One of a page's own."""
+        with self._lock:
+            if (session, name) not in self._kept:
+                raise GoneError("this reading is no longer kept", "read the text again")
+            self._kept.move_to_end((session, name))
+            return self._kept[session, name]

@@ -1,0 +1,127 @@
+// One head: tokens with lines between them, or a heat map; rows are asked for when they are looked at, and are exact.
+
+import { SPECIAL, unitsOf } from "../weights.js";
+import { choice, h, percent, selector, token } from "./dom.js";
+import { NO_ATTENTION, layerInWords, sideNames } from "./kinds.js";
+import { Lines } from "./lines.js";
+import { saving } from "./save.js";
+import { HeatMap } from "./map.js";
+import { unpack } from "./source.js";
+
+const LISTED = 10;
+
+export class OneHead {
+  static id = "head";
+  static title = "One head";
+  static lead = "Choose a token on the left: the lines show which tokens this head looks at from there, thicker for more. All numbers are exact and add up to 100 %.";
+  static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
+
+  constructor(app, body) {
+    this.app = app;
+    this.body = body;
+    this.build();
+  }
+
+  build() {
+    const { app } = this, { layer } = app;
+    this.layer = layer;
+    this.head = app.head;
+    const { tokens, layers } = app.reading;
+    this.units = { row: unitsOf(tokens[layer.rows], app.state.words), column: unitsOf(tokens[layer.columns], app.state.words) };
+    const how = app.state.more.draw ?? "lines";
+    const heads = Array.from({ length: layer.heads }, (_, head) => [head, String(head)]);
+    const words = h("label", { className: "check" }, h("input", { type: "checkbox", checked: app.state.words, onchange: (event) => this.change({ words: event.target.checked, row: -1 }, "input[type=checkbox]") }), "Whole words");
+    this.readout = h("p", { className: "readout", role: "status" });
+    this.area = h("div", { className: "area" });
+    this.partners = h("aside", { className: "partners", "aria-label": "Where it looks most" });
+    this.body.replaceChildren(
+      h("div", { className: "controls" },
+        selector("Layer", layers.map((one) => [one.name, one.name]), layer.name, (name) => this.change({ layer: name, row: -1 }, "select")),
+        choice("Head", heads, this.head, (head) => this.change({ head }, ".heads-choice input:checked"), "heads-choice"),
+        choice("Draw", [["lines", "Lines"], ["map", "Map"]], how, (draw) => this.change({ more: { ...app.state.more, draw } }, ".draw-choice input:checked"), "draw-choice"),
+        words),
+      h("p", { className: "quiet" }, `${layer.name}: ${layerInWords(layer)}.`),
+      this.readout,
+      h("div", { className: "split" }, this.area, this.partners),
+      app.beside ? "" : saving(app));
+    this.drawing = how === "map" ? new HeatMap(this, this.area) : new Lines(this, this.area);
+    this.look(this.current);
+  }
+
+  change(changes, focus) {
+    Object.assign(this.app.state, changes);
+    this.drawing.close?.();
+    this.build();
+    this.body.querySelector(focus)?.focus();
+    this.app.remember();
+  }
+
+  close() {
+    this.drawing.close?.();
+  }
+
+  resize() {
+    this.drawing.draw();
+  }
+
+  // The row that is looked at; where none was chosen, the first that is no special token.
+  get current() {
+    const { row } = this.app.state;
+    if (row >= 0 && row < this.units.row.count) return row;
+    return Math.max(this.units.row.texts.findIndex((text) => !SPECIAL.test(text)), 0);
+  }
+
+  names() {
+    return sideNames(this.layer);
+  }
+
+  // The exact weights of one unit: from a word the mean of its pieces' rows, to a word the sum over its pieces.
+  async weights(unit) {
+    const { row, column } = this.units;
+    const rows = Array.from({ length: Math.min(row.first[unit + 1] - row.first[unit], 64) }, (_, at) => row.first[unit] + at);
+    const { shape, data } = unpack((await this.app.ask("rows", { layer: this.layer.name, head: this.head, rows })).weights);
+    const found = new Float64Array(column.count);
+    for (let at = 0; at < data.length; at++) found[column.of[at % shape[1]]] += data[at] / shape[0];
+    return found;
+  }
+
+  // Show one row; what was asked for later wins.
+  async look(unit, pinned = true) {
+    this.asked = unit;
+    if (pinned) {
+      this.app.state.row = unit;
+      this.app.remember();
+    }
+    try {
+      const weights = await this.weights(unit);
+      if (this.asked !== unit) return;
+      this.shown = { unit, weights };
+      this.drawing.draw();
+      this.list();
+    } catch (error) {
+      this.app.complain(error);
+    }
+  }
+
+  // The strongest, as a table: what the lines show, in numbers.
+  list() {
+    const { unit, weights } = this.shown;
+    const order = Array.from(weights.keys()).sort((one, other) => Math.abs(weights[other]) - Math.abs(weights[one])).slice(0, LISTED);
+    const [from] = this.names();
+    const rows = order.filter((at) => weights[at] !== 0).map((at) => h("tr", {}, h("th", { scope: "row" }, token(this.units.column.texts[at]), h("span", { className: "place" }, ` ${at}`)),
+      h("td", {}, bar(weights[at])), h("td", { className: "number" }, weights[at].toFixed(4).replace("-", "−"))));
+    const rest = weights.reduce((sum, one) => sum + one, 0) - order.reduce((sum, at) => sum + weights[at], 0);
+    this.partners.replaceChildren(
+      h("h3", {}, token(this.units.row.texts[unit]), h("span", { className: "quiet" }, ` ${from === "written" ? "was written; it looked at" : "looks at"}`)),
+      rows.length ? h("table", {}, h("tbody", {}, ...rows)) : h("p", {}, "It may look at nothing."),
+      h("p", { className: "quiet" }, weights.length > LISTED ? `${weights.length - LISTED} others: ${rest.toFixed(4).replace("-", "−")} together.` : ""));
+    const best = order[0];
+    this.readout.replaceChildren(token(this.units.row.texts[unit]), ` looks most at `, token(this.units.column.texts[best]), `: ${percent(weights[best])}`);
+  }
+}
+
+function bar(weight) {
+  const made = h("div", { className: "bar" });
+  made.style.width = 100 * Math.min(Math.abs(weight), 1) + "%";
+  return made;
+}

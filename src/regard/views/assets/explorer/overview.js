@@ -1,0 +1,171 @@
+// All heads of all layers: as small maps, as a scatter by two measures, and as a table.
+
+import { choice, fixed, h, selector, svg } from "./dom.js";
+import { CHARACTERS, MEASURES, NO_ATTENTION, layerInWords } from "./kinds.js";
+import { unpack } from "./source.js";
+
+const SIZE = 84;
+
+export class Overview {
+  static id = "overview";
+  static title = "All heads";
+  static lead = "Each square is one head: its rows are the tokens that look, its columns the tokens they look at, and darker means more. Choose one to see it large.";
+  static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
+
+  constructor(app, body) {
+    this.app = app;
+    this.how = app.state.more.how ?? "maps";
+    this.area = h("div", {});
+    body.append(choice("Show", [["maps", "Maps"], ["scatter", "Scatter"], ["table", "Table"]], this.how, (how) => this.turn(how)), this.area);
+    this.turn(this.how);
+  }
+
+  turn(how) {
+    this.how = how;
+    this.app.keep({ how });
+    if (how === "maps") this.maps();
+    else this.measured(how);
+  }
+
+  maps() {
+    const { layers } = this.app.reading;
+    this.captions = new Map();
+    this.area.replaceChildren(h("div", { className: "layers" }, ...layers.map((layer) => this.layerOf(layer))));
+    this.measures().then((heads) => {
+      for (const one of heads) {
+        const caption = this.captions.get(`${one.layer}/${one.head}`);
+        if (caption) caption.textContent = one.character;
+      }
+    }).catch(() => {}); // the maps are there without it, and the table says what went wrong
+  }
+
+  measures() {
+    return this.app.ask("measures").then((record) => record.heads);
+  }
+
+  layerOf(layer) {
+    const row = h("div", { className: "heads" });
+    const canvases = Array.from({ length: layer.heads }, (_, head) => {
+      const canvas = h("canvas", { width: SIZE, height: SIZE, "aria-hidden": "true" });
+      const caption = h("span", { className: "character" }, " ");
+      this.captions.set(`${layer.name}/${head}`, caption);
+      row.append(h("button", { type: "button", className: "thumb", onclick: () => this.open(layer.name, head) },
+        canvas, h("span", { className: "name" }, `head ${head}`), caption));
+      return canvas;
+    });
+    this.app.ask("thumbs", { layer: layer.name })
+      .then((record) => canvases.forEach((canvas, head) => paint(canvas, unpack(record.cells), head, this.app.colours)))
+      .catch((error) => this.app.complain(error));
+    return h("section", { className: "layer" }, h("h3", {}, layer.name), h("p", { className: "quiet" }, layerInWords(layer)), row);
+  }
+
+  open(layer, head) {
+    this.app.go({ view: "head", layer, head });
+    this.app.stage.focus();
+  }
+
+  async measured(how) {
+    const waiting = h("p", { role: "status" }, "Measuring every head …");
+    this.area.replaceChildren(waiting);
+    try {
+      const heads = await this.measures();
+      if (this.how !== how) return;
+      this.area.replaceChildren(...(how === "table" ? [this.table(heads)] : this.scatter(heads)));
+    } catch (error) {
+      waiting.replaceChildren();
+      this.app.complain(error);
+    }
+  }
+
+  scatter(heads) {
+    const axes = MEASURES.filter(([name]) => heads.some((one) => one[name] !== null));
+    const names = axes.map(([name, shown]) => [name, shown]);
+    const chosen = { x: "distance", y: "entropy", colour: "character", ...this.axes };
+    if (!names.some(([name]) => name === chosen.x)) chosen.x = names[0][0];
+    const again = (key) => (value) => {
+      this.axes = { ...chosen, [key]: value };
+      this.area.replaceChildren(...this.scatter(heads));
+      this.area.querySelectorAll("select")[["x", "y", "colour"].indexOf(key)].focus();
+    };
+    const meaning = (name) => MEASURES.find(([one]) => one === name)?.[2];
+    return [
+      h("div", { className: "controls" },
+        selector("Across", names, chosen.x, again("x")), selector("Up", names, chosen.y, again("y")),
+        selector("Colour", [["character", "what it does most"], ...names], chosen.colour, again("colour"))),
+      drawn(heads, chosen, this.app, (one) => this.open(one.layer, one.head)),
+      legend(heads, chosen.colour),
+      ...[...new Set([chosen.x, chosen.y])].map((name) => h("p", { className: "quiet" }, h("b", {}, MEASURES.find(([one]) => one === name)[1] + ": "), meaning(name))),
+    ];
+  }
+
+  table(heads) {
+    const columns = MEASURES.filter(([name]) => heads.some((one) => one[name] !== null));
+    const rows = heads.map((one) => h("tr", {},
+      h("th", { scope: "row" }, h("button", { type: "button", className: "link", onclick: () => this.open(one.layer, one.head) }, `${one.layer}, head ${one.head}`)),
+      h("td", { className: "word" }, one.character),
+      ...columns.map(([name]) => h("td", {}, one[name] === null ? "–" : fixed(one[name], 2)))));
+    return h("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": "Measures of every head" }, h("table", {},
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "head"), h("th", { scope: "col", className: "word" }, "what it does most"),
+        ...columns.map(([, shown, meaning]) => h("th", { scope: "col", title: meaning }, shown)))),
+      h("tbody", {}, ...rows)));
+  }
+}
+
+// One head's shades on a small canvas.
+function paint(canvas, { shape, data }, head, colours) {
+  const [, rows, columns] = shape;
+  const picture = new ImageData(columns, rows);
+  const pixels = new Uint32Array(picture.data.buffer);
+  for (let at = 0; at < pixels.length; at++) pixels[at] = colours.packed[data[head * pixels.length + at]];
+  Object.assign(canvas, { width: columns, height: rows });
+  canvas.getContext("2d").putImageData(picture, 0, 0);
+}
+
+const WIDE = 640, TALL = 380, LEFT = 56, BELOW = 46;
+
+function drawn(heads, { x, y, colour }, app, open) {
+  const points = heads.filter((one) => one[x] !== null && one[y] !== null && one[colour] !== null);
+  const across = scale(points.map((one) => one[x]), LEFT, WIDE - 16), up = scale(points.map((one) => one[y]), TALL - BELOW, 14);
+  const picture = svg("svg", { viewBox: `0 0 ${WIDE} ${TALL}`, class: "scatter", role: "img", "aria-label": `Every head as a point, ${x} across and ${y} up; the table has the numbers` });
+  for (const tick of across.ticks) picture.append(
+    svg("line", { class: "grid", x1: across.at(tick), x2: across.at(tick), y1: 14, y2: TALL - BELOW }),
+    svg("text", { x: across.at(tick), y: TALL - BELOW + 18, "text-anchor": "middle" }, short(tick)));
+  for (const tick of up.ticks) picture.append(
+    svg("line", { class: "grid", x1: LEFT, x2: WIDE - 16, y1: up.at(tick), y2: up.at(tick) }),
+    svg("text", { x: LEFT - 8, y: up.at(tick) + 4, "text-anchor": "end" }, short(tick)));
+  const shown = (name) => MEASURES.find(([one]) => one === name)[1];
+  picture.append(svg("text", { class: "axis", x: (LEFT + WIDE) / 2, y: TALL - 6, "text-anchor": "middle" }, shown(x)),
+    svg("text", { class: "axis", x: -(TALL - BELOW) / 2, y: 14, "text-anchor": "middle", transform: "rotate(-90)" }, shown(y)));
+  const most = Math.max(...points.map((one) => (colour === "character" ? 1 : one[colour])), 1e-9);
+  for (const one of points) {
+    const mark = svg("circle", { cx: across.at(one[x]), cy: up.at(one[y]), r: 8, class: colour === "character" ? "point kind-" + CHARACTERS.indexOf(one.character) : "point", onclick: () => open(one) },
+      svg("title", {}, `${one.layer}, head ${one.head}: ${one.character}; ${shown(x)} ${fixed(one[x], 2)}, ${shown(y)} ${fixed(one[y], 2)}`));
+    if (colour !== "character") mark.style.fill = app.colours.names[app.colours.at(0.12 + 0.88 * (one[colour] / most))];
+    picture.append(mark);
+  }
+  return picture;
+}
+
+function legend(heads, colour) {
+  if (colour !== "character") return h("p", { className: "quiet" }, "Darker is more.");
+  const there = CHARACTERS.filter((name) => heads.some((one) => one.character === name));
+  return h("ul", { className: "legend" }, ...there.map((name) => h("li", {}, h("i", { className: "dot kind-" + CHARACTERS.indexOf(name) }), name)));
+}
+
+function scale(values, from, to) {
+  let least = Math.min(0, ...values), most = Math.max(...values, 1e-3);
+  const step = niceStep((most - least) / 5);
+  most = Math.ceil(most / step - 1e-9) * step;
+  const ticks = [];
+  for (let tick = least; tick <= most + step / 2; tick += step) ticks.push(tick);
+  return { ticks, at: (value) => from + ((value - least) / (most - least)) * (to - from) };
+}
+
+function niceStep(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+}
+
+function short(number) {
+  return String(Number(number.toPrecision(3)));
+}

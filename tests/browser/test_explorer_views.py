@@ -1,0 +1,178 @@
+"""The explorer's other views in a real browser: their numbers are the model's own, and keys alone reach them."""
+
+import math
+import re
+
+import pytest
+import torch
+from test_explorer import TEXT, TEXTS, look, there
+
+from regard.decoding.filters import temperature
+from regard.decoding.strategies import Beam
+from regard.inspection.contextual import word_in_sentences
+from regard.inspection.four_steps import four_steps
+
+VIEWS = ("overview", "head", "steps", "decoding", "tokens", "meaning")
+
+
+def numbers(text: str) -> list[float]:
+    return [float(one) for one in re.findall(r"-?\d+\.\d+", text.replace("−", "-"))]
+
+
+@pytest.mark.parametrize("name", ["tiny", "gpt", "gru", "minilm"])
+def test_the_four_steps_show_the_numbers_that_were_there(explorer, address, explored, name):
+    model, text = there(explored, name), TEXTS.get(name, TEXT)
+    steps = 20 if model.task.continues else None
+    seen = model.look(text, values=True, max_new_tokens=steps)
+    layer = seen.layers[-1]
+    explorer.open(address, model=name, text=text, view="steps", layer=layer, head=0, row=2, key=1)
+    pieces = four_steps(seen, layer, 0, 2)
+    rows = explorer.tab.locator(".keys tbody tr").all_inner_texts()
+    scaled = pieces.raw * pieces.scale + pieces.bias
+    for row in rows:
+        name, *cells = row.replace("−", "-").split("\t")
+        at = int(name.rpartition(" ")[2])
+        shown = [float(cell) for cell in cells[:3] if cell != "masked"]
+        if "masked" in cells:
+            assert not pieces.allowed[at]
+            continue
+        exponential = math.exp(float(scaled[at] - scaled[pieces.allowed].max()))
+        assert shown == pytest.approx([float(pieces.raw[at]), float(scaled[at]), exponential], abs=6e-4)
+    vectors = explorer.tab.locator(".vectors")
+    products = vectors.first.locator("tr").all_inner_texts() if pieces.dotted else []
+    if pieces.dotted:
+        assert numbers(products[0])[:3] == pytest.approx(pieces.query[:3].tolist(), abs=6e-3)
+        assert numbers(products[1])[:3] == pytest.approx(pieces.key[1, :3].tolist(), abs=6e-3)
+        assert numbers(products[2])[-1] == pytest.approx(float(pieces.raw[1]), abs=6e-4)
+    sums = vectors.last.locator("tr").all_inner_texts()
+    assert numbers(sums[0])[:3] == pytest.approx(pieces.values[1, :3].tolist(), abs=6e-3)
+    assert numbers(sums[2])[:3] == pytest.approx(pieces.output[:3].tolist(), abs=6e-3)
+
+
+@torch.no_grad()
+def test_sliders_show_what_softmax_makes_of_the_recorded_logits(explorer, address, explored):
+    model = explored["gpt"]
+    explorer.open(address, model="gpt", text=TEXT, view="decoding", tokens=3)
+    prompt = model.writer.prompt(model, [TEXT])
+    likely = model.module(prompt)[0, -1].double()
+    slider = explorer.tab.locator("input[name=temperature]")
+    slider.focus()
+    for _ in range(10):
+        slider.press("ArrowLeft")
+    explorer.tab.locator("input[name=top_k]").focus()
+    for _ in range(3):
+        explorer.tab.keyboard.press("ArrowRight")
+    explorer.tab.wait_for_selector(".choice-step .removed")
+    explorer.settle()
+    shares = temperature(likely[None], 0.5)[0].topk(3).values.softmax(dim=-1)
+    first = explorer.tab.locator(".choice-step").first
+    shown = [one.get_attribute("style") for one in first.locator(".share").all()]
+    found = [float(re.search(r"--share: ([\d.e-]+)", one).group(1)) for one in shown]
+    assert found[:3] == pytest.approx(shares.tolist(), abs=1e-5)
+    assert found[3:] == [0] * (len(found) - 3)
+    alone = [float(re.search(r"--model: ([\d.e-]+)", one).group(1)) for one in shown]
+    assert alone[:3] == pytest.approx(likely.softmax(dim=-1).topk(3).values.tolist(), abs=1e-5)
+    second = int(likely.topk(2).indices[1])
+    first.locator("button").nth(1).press("Enter")
+    explorer.settle()
+    assert explorer.tab.locator(".begun bdi").all_inner_texts() == [model.tokenizer.token_text(second)]
+    after = model.module(type(prompt)(type(prompt.tokens).of([[*prompt.tokens.rows()[0], second]])))[0, -1]
+    best = explorer.tab.locator(".choice-step").first.locator("h3 bdi").text_content()
+    assert best == model.tokenizer.token_text(int(after.argmax())) or best in ("␣", "⏎")
+
+
+def test_the_beams_tree_is_the_beams_and_a_branch_is_gone_on_from(explorer, address, explored):
+    model = explored["tiny"]
+    explorer.open(address, model="tiny", text=TEXTS["tiny"], view="decoding", search="beam", beams=3)
+    tree = model.explain(TEXTS["tiny"], strategy=Beam(3)).record
+    drawn = {int(one.get_attribute("data-branch")) for one in explorer.tab.locator("[data-branch]").all()}
+    assert drawn <= {one.number for one in tree.branches}
+    assert {one.branch for one in tree.finished} <= drawn
+    branch = next(one for one in tree.branches if one.number in drawn and one.parent == 0)
+    explorer.tab.focus(f"[data-branch='{branch.number}']")
+    explorer.tab.keyboard.press("Enter")
+    explorer.settle()
+    assert explorer.tab.locator(".begun bdi").count() == 1
+
+
+def test_tokens_are_those_of_the_tokenizer_and_merges_build_them(explorer, address, explored):
+    model = explored["tiny"]
+    explorer.open(address, model="tiny", text=TEXTS["tiny"], view="tokens")
+    ids = [int(one) for one in explorer.tab.locator(".chip .id").all_inner_texts()]
+    assert ids == model.tokenizer.encode(TEXTS["tiny"])
+    last = explorer.tab.locator(".built section ol").last.locator("li").last.locator(".symbol").all_text_contents()
+    assert "".join(last).endswith("2001")
+
+
+def test_a_word_moves_apart_as_far_as_it_does(explorer, address, explored):
+    model = there(explored, "minilm")
+    explorer.open(address, model="minilm", view="meaning")
+    sentences = explorer.tab.locator(".sentences bdi").all_inner_texts()
+    found = word_in_sentences(model.module, model.tokenizer, sentences, "bank")
+    explorer.tab.click("summary")
+    rows = explorer.tab.locator("details tbody tr").all_inner_texts()
+    for row, cosines in zip(rows, found.cosines, strict=True):
+        assert numbers(row.split("\t", 1)[1]) == pytest.approx([cosines[pair] for pair in found.pairs], abs=6e-4)
+
+
+def test_keys_alone_reach_every_view_and_axe_finds_nothing(explorer, address):
+    explorer.open(address, model="tiny", text=TEXTS["tiny"])
+    tab = explorer.tab
+    for view in VIEWS:
+        tab.evaluate("document.activeElement.blur()")
+        for _ in range(40):
+            tab.keyboard.press("Tab")
+            if tab.evaluate("document.activeElement.dataset.view") == view:
+                break
+        tab.keyboard.press("Enter")
+        explorer.settle()
+        assert tab.get_attribute("main", "aria-label") == tab.inner_text(f"[data-view={view}]")
+        assert explorer.violations() == [], view
+
+
+def test_a_link_brings_everything_back(explorer, address):
+    explorer.open(address, model="gru", text=TEXT)
+    explorer.tab.click("[data-view=head]")
+    explorer.settle()
+    explorer.tab.locator(".listing.row").press("ArrowDown")
+    explorer.tab.set_checked("input[type=checkbox]", True)
+    explorer.settle()
+    before, link = explorer.text(".partners"), explorer.tab.url
+    explorer.tab.goto("about:blank")
+    explorer.tab.goto(link)
+    explorer.settle()
+    assert explorer.text(".partners") == before
+    assert explorer.tab.url == link
+
+
+def test_html_in_a_text_is_text(explorer, address):
+    text = "<img src=x onerror=alert(1)>"
+    for view in VIEWS[:5]:
+        explorer.open(address, model="gpt", text=text, view=view, tokens=2)
+        assert explorer.tab.locator("#explorer img").count() == 0
+    explorer.open(address, model="gpt", text="the cat", view="meaning", sentences=f"a {text}\nthe {text}", word="img")
+    assert explorer.tab.locator("#explorer img").count() == 0
+    assert explorer.tab.locator(".sentences bdi").first.text_content() == f"a {text}"
+
+
+def test_a_model_without_attention_says_so_and_still_answers(explorer, address):
+    explorer.open(address, model="plain", text=TEXT)
+    assert "has no attention" in explorer.text(".lead")
+    assert "Its answer" in explorer.text(".outcome")
+    explorer.tab.click("[data-view=decoding]")
+    explorer.settle()
+    assert explorer.tab.locator(".choice-step").count() > 0
+
+
+def test_two_tabs_do_not_meet(explorer, address, browser, explored):
+    explorer.open(address, model="gpt", text=TEXT, view="head", layer="decoder.1.self", head=1)
+    other = type(explorer)(browser.new_page())
+    other.open(address, model="gpt", text="a mat sat", view="head", layer="decoder.1.self", head=1)
+    explorer.tab.locator(".listing.row").press("End")
+    explorer.settle()
+    weights = look(explored["gpt"], TEXT).weights("decoder.1.self", 1, rows=[-1])[0]
+    assert float(explorer.tab.locator(".partners .number").first.inner_text()) == pytest.approx(
+        float(weights.max()), abs=6e-5
+    )
+    assert other.problems == []
+    other.tab.close()
