@@ -3,6 +3,7 @@
 docs/reference/       one page per folder, from the code's own docstrings; not committed
 docs/benchmarks.md    the tables of benchmarks/results/*.json; committed, and a test asks whether it is still theirs
 README.md             likewise the lines between its two marks, the headlines of these results
+docs/mechanisms.md    likewise how mechanisms grow, of those that are called mechanisms-*.json, by docs/mechanisms.py
 docs/keys.md          likewise every key of a recipe, from the classes that read it
 docs/doctor.md        likewise every law, between the page's two marks, from the table that the doctor and the tests use
 docs/words.md         likewise the page and the figure of docs/words.json, which docs/words.py measures
@@ -17,11 +18,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import architecture
+import mechanisms
 import words
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, PAGES = ROOT / "src" / "regard", ROOT / "docs" / "reference"
 RESULTS, BENCHMARKS = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
+MECHANISMS, GROWTH = ROOT / "docs" / "mechanisms.md", "mechanisms-"
 README, KEYS, DOCTOR = ROOT / "README.md", ROOT / "docs" / "keys.md", ROOT / "docs" / "doctor.md"
 
 
@@ -124,9 +127,16 @@ def benchmarks(folder: Path) -> str:
         "many times regard's time a contestant takes, regard's being that of its own faster precision; \\* marks the "
         "faster precision of each. On a shared machine trust ratios."
     )
-    files = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    there = [file for file in sorted(folder.glob("*.json")) if not file.name.startswith(GROWTH)]
+    files = [json.loads(file.read_text(encoding="utf-8")) for file in there]
     first = [headlines(folder), ""] if folder == RESULTS else []
     return "\n".join(["# Side by side", "", *first, intro, *map(results, files)]) + "\n"
+
+
+def mechanisms_page(folder: Path) -> str:
+    """What `regard bench attention` measured by length."""
+    files = [(file.stem.removeprefix(GROWTH), file) for file in sorted(folder.glob(f"{GROWTH}*.json"))]
+    return mechanisms.page([(name, json.loads(file.read_text(encoding="utf-8"))) for name, file in files])
 
 
 def results(found: dict[str, Any]) -> str:
@@ -205,6 +215,7 @@ def main() -> None:
     for name, text in pages().items():
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
+    MECHANISMS.write_text(mechanisms_page(RESULTS), encoding="utf-8")
     KEYS.write_text(keys_page(), encoding="utf-8")
     DOCTOR.write_text(doctor_page(DOCTOR.read_text(encoding="utf-8")), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8"), headlines(RESULTS)), encoding="utf-8")

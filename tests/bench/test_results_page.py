@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def build():
 def test_the_page_is_what_the_results_give(build):
     remedy = "docs/benchmarks.md is older than benchmarks/results: run `make docs`"
     assert build.BENCHMARKS.read_text(encoding="utf-8") == build.benchmarks(build.RESULTS), remedy
+
+
+def test_the_page_of_mechanisms_is_what_the_results_give(build):
+    remedy = "docs/mechanisms.md is older than benchmarks/results: run `make docs`"
+    page = build.mechanisms_page(build.RESULTS)
+    assert build.MECHANISMS.read_text(encoding="utf-8") == page, remedy
+    for picture in re.findall(r"\]\((.*?)\)", page):
+        assert (build.MECHANISMS.parent / picture).is_file()
 
 
 def test_the_page_of_keys_is_what_the_classes_say(build):

@@ -69,7 +69,9 @@ def circumstances(device: str = "cpu") -> dict[str, Any]:
         "regard": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        "device": torch.cuda.get_device_name()
+        if device == "cuda"
+        else f"CPU, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}",
         **{name: version(name) for name in MEASURED if installed(name.replace("-", "_"))},
     }
 

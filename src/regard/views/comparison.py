@@ -161,7 +161,7 @@ def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> 
     axes.set_axisbelow(True)
 
 
-def short_count(value: float) -> str:
+def short_count(value: float | int) -> str:
     """A number of tokens as a narrow axis has it.
 
     >>> short_count(512), short_count(16384), short_count(1000)
