@@ -137,7 +137,7 @@ def test_a_layer_turns_its_heads_otherwise_or_not_at_all():
         return built(ROTARY, **options)(inputs, None, LayerContext(Causal(), rotate=rotate, places=places))[0]
 
     assert torch.equal(read(500.0, rotary={"base": 7.0}), read(7.0))
-    assert torch.equal(read(500.0, apply_rotary=False), read(None))
+    assert torch.equal(read(500.0, turned=False), read(None))
     assert not torch.equal(read(500.0), read(7.0))
     assert not torch.equal(read(500.0), read(None))
 
@@ -173,8 +173,8 @@ def test_a_text_without_tokens_is_refused():
             {"rotary": {"base": 7.0}},
             "rotary .* has no effect where positions are not rotary; use model.positions=",
         ),
-        (SLOT, {"apply_rotary": False}, "apply_rotary = False has no effect where positions are not rotary"),
-        (ROTARY, {"apply_rotary": False, "rotary": {"base": 7.0}}, "has no effect on heads without rotary positions"),
+        (SLOT, {"turned": False}, "turned = False has no effect where positions are not rotary"),
+        (ROTARY, {"turned": False, "rotary": {"base": 7.0}}, "has no effect on heads without rotary positions"),
     ],
 )
 def test_options_without_effect_are_refused(slot, options, said):

@@ -284,5 +284,5 @@ def test_only_a_run_can_be_resumed(call):
         answer = call("train", "--resume", "--out", folder)
         assert (answer.code, answer.err.count("\n")) == (1, 1)
         assert said in answer.err
-    assert "it is not said which run is to be resumed; give its folder with --out" in call("train", "--resume").err
+    assert "--resume needs the folder of a run; give it with --out" in call("train", "--resume").err
     assert call("train").code == 2

@@ -164,7 +164,7 @@ def test_two_recipes_are_told_apart_by_their_names():
         (["copy"], ["model.positions=rotary,round"], [], "positions = 'round' cannot be used"),
         (["copy"], ["model.heads=2,3"], [], "3 heads"),
         (["copy"], ["model.architecture=encoder_decoder,encoder"], [], "cannot do task 'translation'"),
-        (["copy"], ["training.metric=loss,bleu"], [], "metric 'bleu' is no figure of task 'translation'"),
+        (["copy"], ["training.metric=loss,bleu"], [], "metric 'bleu' is no metric of task 'translation'"),
         (["copy"], [], [], "recipe 'copy' alone is compared with nothing; name another"),
         (["copy", "copy"], [], [], "'copy' is there twice"),
         (["copy", "coppy"], [], [], "there is no recipe 'coppy'; did you mean 'copy'"),

@@ -118,7 +118,7 @@ def test_the_longest_row_and_the_tokens_of_an_epoch_are_those_of_the_data(tmp_pa
 )
 def test_a_metric_that_the_task_does_not_have_is_refused_with_those_it_has(tmp_path, name, metric, known):
     recipe = read_recipe(name, [f"training.metric={metric}"])
-    with pytest.raises(ConfigError, match=re.escape(f"metric {metric!r} is no figure of task")) as refused:
+    with pytest.raises(ConfigError, match=re.escape(f"metric {metric!r} is no metric of task")) as refused:
         TASKS[recipe.task.name]().check_metric(recipe)
     assert refused.value.remedy == f"use {known}"
     with pytest.raises(ConfigError, match="metric_examples has no effect with metric 'loss'"):

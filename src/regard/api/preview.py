@@ -65,7 +65,7 @@ class Preview:
         return [
             *self.said,
             self.amount,
-            f"{self.parameters:,} parameters, {self.learnt:,} of which learn, a vocabulary of {self.vocabulary:,}",
+            f"{self.parameters:,} parameters, {self.learnt:,} of them trained, a vocabulary of {self.vocabulary:,}",
             f"{self.bytes_held / 2**20:,.1f} MiB of weights, gradients and the optimizer's memory; "
             "what a batch leaves for its backward pass comes on top",
             f"{steps}; {plan.steps:,} steps{epochs}",

@@ -50,7 +50,7 @@ class ExactShape(MechanismShape):
     rotary: RotaryConfig | None = Field(
         None, description="rotary positions of this layer, where they differ from model.rotary"
     )
-    apply_rotary: bool = Field(True, description="this layer's heads have the rotary positions of the network")
+    turned: bool = Field(True, description="this layer's heads have the rotary positions of the network")
 
     abilities = Abilities(
         exact=True,
@@ -80,13 +80,13 @@ class ExactShape(MechanismShape):
                 f"scale = {self.scale} has no effect on similarity {slot.similarity!r}",
                 "use similarity scaled_dot, or leave it out",
             )
-        for key in ("rotary", "apply_rotary"):
+        for key in ("rotary", "turned"):
             if getattr(self, key) != type(self).model_fields[key].default and not slot.rotary:
                 raise ConfigError(
                     f"{key} = {getattr(self, key)!r} has no effect where positions are not rotary",
                     "use model.positions=rotary, or leave it out",
                 )
-        if self.rotary is not None and not self.apply_rotary:
+        if self.rotary is not None and not self.turned:
             raise ConfigError(f"{self.rotary!r} has no effect on heads without rotary positions", "leave rotary out")
 
     def costs(self, slot: Slot, tokens: int) -> AttentionCosts:
@@ -124,7 +124,7 @@ class ExactAttention(HeadAttention, Mechanism):
         options = ProjectionOptions(shape.value_width, shape.biases, shape.query_key_norm)
         super().__init__(slot, options, similarity)
         self.window = None if shape.window is None else _window(shape.window)
-        self.apply_rotary = shape.apply_rotary
+        self.turned = shape.turned
         self.rotary = None if shape.rotary is None else Rotary(slot.head_width, shape.rotary)
 
     def start(self, memory: Hidden | None = None) -> KeyValues | None:
@@ -183,7 +183,7 @@ class ExactAttention(HeadAttention, Mechanism):
 
     def _rotate(self, context: LayerContext) -> Rotate | None:
         """How this layer turns heads."""
-        if not self.apply_rotary:
+        if not self.turned:
             return None
         return context.rotate if self.rotary is None else context.rotation(self.rotary)
 

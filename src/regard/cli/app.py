@@ -100,7 +100,7 @@ def main() -> None:
             raise
         saved = "a training that has saved a state goes on from it with --resume"
         remedies = {"train": saved, **dict.fromkeys(RESUME_UNASKED, "the same command goes on from what is saved")}
-        complain("stopped", remedies.get("".join(sys.argv[1:2]), "begin anew with the same command"))
+        complain("stopped", remedies.get("".join(sys.argv[1:2]), "run the same command again"))
         sys.exit(end.code if isinstance(end, SystemExit) else STOPPED[0])
     except MemoryError:
         complain("there is not enough memory for this", "use a smaller model, batch or text")

@@ -117,7 +117,7 @@ def _folder(recipe: str | None, out: Path | None, resume: bool) -> Path:
         return out
     if recipe is None:
         if resume:
-            raise InputError("it is not said which run is to be resumed", "give its folder with --out")
+            raise InputError("--resume needs the folder of a run", "give it with --out")
         raise typer.BadParameter(NO_RECIPE, param_hint="RECIPE")
     return Path("runs") / Path(recipe).stem
 

@@ -199,7 +199,7 @@ class Task(ABC, Generic[D]):
         known = tuple(dict.fromkeys(("loss", *self.metrics(recipe.data))))
         if recipe.training.metric not in known:
             raise ConfigError(
-                f"[training] metric {recipe.training.metric!r} is no figure of task {self.name!r} on these data",
+                f"[training] metric {recipe.training.metric!r} is no metric of task {self.name!r} on these data",
                 f"use {' or '.join(known)}",
             )
 
