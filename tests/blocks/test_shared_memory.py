@@ -24,7 +24,9 @@ def inputs(rows):
     "rows", [[0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2], [2, 0, 0, 2, 1], [1, 1], [2, 2, 0], [0, 1, 2], [1, 2]], ids=str
 )
 @pytest.mark.parametrize(
-    "changes", [{}, {"key_value_heads": 1}, {"similarity": "additive"}, {"residual": "reversible"}], ids=str
+    "changes",
+    [{}, {"key_value_heads": 1}, {"similarity": "additive"}, {"residual": "reversible", "norm_placement": "pre"}],
+    ids=str,
 )
 @torch.no_grad()
 def test_a_row_reads_what_it_reads_from_a_memory_of_its_own(rows, changes):

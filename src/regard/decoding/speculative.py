@@ -211,25 +211,8 @@ def speculate(
         padded = [[first, *row, *[0] * (width - len(row))] for first, row in zip(ids.tolist(), guessed, strict=True)]
         logits, state = stepper.extend(torch.tensor(padded, device=device), state)
         written: list[list[int]] = [[] for _ in sequence]
-        going = [True] * len(sequence)
-        live = list(range(len(sequence)))
-        for ahead in range(width + 1):
-            chosen = choosing(logits[live, ahead], ahead)
-            likely = log_probability(logits[live, ahead], chosen)
-            check_likely(likely)
-            yield Moment([sequence[row] for row in live], chosen, likely, live)
-            right = []
-            for at, (row, token) in enumerate(zip(live, chosen.tolist(), strict=True)):
-                written[row].append(token)
-                texts[sequence[row]].append(token)
-                going[row] = len(texts[sequence[row]]) < stop.max_new_tokens and not stop.ended(texts[sequence[row]])
-                if going[row] and guessed[row][ahead : ahead + 1] == [token]:
-                    right.append(at)
-            if not right:
-                break
-            choosing = choosing.then(chosen).select(right)
-            live = [live[at] for at in right]
-        kept = [row for row, goes in enumerate(going) if goes]
+        yield from _right(choosing, logits, guessed, stop, texts, written)
+        kept = [row for row, one in enumerate(sequence) if _going(texts[one], stop)]
         if not kept:
             return
         guesses.wrote(written, kept)
@@ -239,6 +222,38 @@ def speculate(
             lengths = [len(prompts[one]) + len(texts[one]) - 1 for one in sequence]
             state = state.trim(torch.tensor(lengths, device=device))
         ids = torch.tensor([texts[one][-1] for one in sequence], device=device)
+
+
+def _right(
+    choosing: Choosing,
+    logits: Float[Tensor, "rows places vocab"],
+    guessed: list[list[int]],
+    stop: Stop,
+    texts: list[list[int]],
+    written: list[list[int]],
+) -> Iterator[Moment]:
+    """What is chosen at each place, in the rows whose guesses were right so far; it is entered where it is written."""
+    live = list(range(len(guessed)))
+    for ahead in range(logits.shape[1]):
+        chosen = choosing(logits[live, ahead], ahead)
+        likely = log_probability(logits[live, ahead], chosen)
+        check_likely(likely)
+        yield Moment(choosing.sequence, chosen, likely, live)
+        right = []
+        for at, (row, token) in enumerate(zip(live, chosen.tolist(), strict=True)):
+            text = texts[choosing.sequence[at]]
+            written[row].append(token)
+            text.append(token)
+            if _going(text, stop) and guessed[row][ahead : ahead + 1] == [token]:
+                right.append(at)
+        if not right:
+            return
+        choosing, live = choosing.then(chosen).select(right), [live[at] for at in right]
+
+
+def _going(text: list[int], stop: Stop) -> bool:
+    """Whether a text goes on."""
+    return len(text) < stop.max_new_tokens and not stop.ended(text)
 
 
 def _generated(prompts: list[list[int]], texts: list[list[int]], stop: Stop, device: torch.device) -> Generated:
