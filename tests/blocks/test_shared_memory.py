@@ -43,7 +43,7 @@ def test_a_row_reads_what_it_reads_from_a_memory_of_its_own(rows, changes):
     assert_close(found, expected, 1e-12)
 
 
-def test_beams_do_not_repeat_the_keys_and_texts_that_leave_take_theirs():
+def test_beams_do_not_repeat_the_keys_and_a_text_that_leaves_takes_its_own():
     state = drawn().start(inputs([0, 1, 2]))
     keys = state.cache.memory[0].keys
     beams = state.select(torch.tensor([0, 0, 1, 1, 2, 2]))

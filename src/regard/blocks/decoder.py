@@ -56,7 +56,7 @@ class DecoderCache:
             return replace(self, own=own)
         if not self.once:
             return replace(self, own=own, memory=_select(self.memory, rows), source=source)
-        kept, source = source.unique(return_inverse=True)
+        kept, source = torch.unique(source, return_inverse=True)
         memory = self.memory if len(kept) == self.texts else _select(self.memory, kept)
         return replace(self, own=own, memory=memory, source=source, shared=SharedMemory.of(source, len(kept)))
 
@@ -68,7 +68,7 @@ class DecoderCache:
 
     def memories(self, rows: RowIds) -> Int[Tensor, "memories"]:
         """The memories that these rows leave, in their order."""
-        return self.source[rows].unique() if self.once and self.source is not None else rows
+        return torch.unique(self.source[rows]) if self.once and self.source is not None else rows
 
     def copy(self) -> "DecoderCache":
         """The same, which a step of this one leaves as it is."""
@@ -150,11 +150,13 @@ class DecoderLayer(nn.Module):
         cross = self.cross_attention
         assert cross is not None
         if shared is None:
-            return cross(entered, memory, context)[0]
+            found: Hidden = cross(entered, memory, context)[0]
+            return found
         if isinstance(cross, HeadAttention) and cross.attend._forward_pre_hooks:
             mask = None if context.mask is None else context.mask.select(shared.source)
             repeated = None if memory is None else memory.select(shared.source)
-            return cross(entered, repeated, replace(context, mask=mask))[0]
+            found = cross(entered, repeated, replace(context, mask=mask))[0]
+            return found
         return shared.unfold(cross(shared.fold(entered), memory, context)[0])
 
     def _read(self, memory: AttentionState | Encoded | None) -> AttentionState | None:

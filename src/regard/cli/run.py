@@ -170,9 +170,8 @@ def run(
     given: dict[str, Any] = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "seed": seed}
     given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "beam_groups": beam_groups}
     given |= {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
-    given |= {"diversity_penalty": diversity_penalty, "penalty_alpha": penalty_alpha}
-    given |= {"repetition_penalty": repetition_penalty, "must_contain": must_contain}
-    given |= {"must_not_contain": must_not_contain}
+    given |= {"repetition_penalty": repetition_penalty, "penalty_alpha": penalty_alpha, "must_contain": must_contain}
+    given |= {"diversity_penalty": diversity_penalty, "must_not_contain": must_not_contain}
     drafted = DraftOptions(draft, prompt_lookup, device, precision)
     asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force, drafted)
     asked.check(text)
