@@ -8,7 +8,7 @@ from regard.data.corpus import Pair
 from regard.data.sentinels import SENTINELS
 from regard.decoding.engine import generate_ranked
 from regard.tasks import generation
-from regard.tasks.translation import objective
+from regard.tasks.text_to_text import objective
 from small_models import small_model
 
 TEXTS = ["the cat", "sat on a mat", "a cat"] * 50

@@ -97,3 +97,28 @@ def test_the_scatter_and_the_table_have_every_measured_head(explorer, address, e
     explorer.tab.locator(".scatter .point").nth(4).click(force=True)
     explorer.settle()
     assert explorer.tab.locator("select >> nth=1").input_value() == measured[4].layer
+
+
+def test_a_long_text_is_shown_by_the_rows_that_are_looked_at(explorer, address, explored):
+    model, tokens = explored["gpt"], 2100
+    text = ("the cat sat on a mat, " * 100)[: tokens - 1]
+    sizes: list[int] = []
+    explorer.tab.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
+    explorer.open(address, model="gpt", text=text, tokens=0)
+    assert sum(sizes) < 2_000_000
+    explorer.tab.locator(".thumb").last.click()
+    explorer.settle()
+    explorer.tab.locator(".listing.row").press("End")
+    explorer.settle()
+    weights = model.look(text).weights("decoder.1.self", 2, rows=[-1])[0]
+    for _, place, weight in partners(explorer):
+        assert weight == pytest.approx(float(weights[place]), abs=6e-5)
+    assert explorer.tab.locator(".listing .row").count() < 120
+    explorer.tab.check("input[value=map]", force=True)
+    explorer.settle()
+    assert "largest weight under it" in explorer.text(".area")
+    for _ in range(4):
+        explorer.tab.click("button[title='Zoom in']")
+    explorer.settle()
+    assert "largest weight under it" not in explorer.text(".area")
+    assert sum(sizes) < 2_000_000

@@ -19,7 +19,7 @@ from regard.devices import usable_device
 from regard.models.families import FAMILIES
 from regard.tasks.pairs import open_corpus
 from regard.tasks.recipe import read_recipe, shipped
-from regard.tasks.translation import held_out
+from regard.tasks.task import held_out
 from regard.training.progress import ProgressBar
 from regard.training.reports import Report
 

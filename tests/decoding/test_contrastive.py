@@ -8,6 +8,7 @@ from torch.nn.functional import cosine_similarity
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
+from regard.decoding.sliding import Sliding
 from regard.decoding.strategies import Contrastive, Greedy
 from regard.errors import InputError
 from regard.inspection.capture import Recording, record_into
@@ -66,6 +67,15 @@ def test_what_stands_beside_a_row_changes_nothing(case):
     for row in case.rows:
         [alone] = generate(case.stepper, case.alone(row), Contrastive(4, 0.5), Stop(END, LIMIT))
         assert alone.ids == together[row].ids
+
+
+def test_a_window_that_need_not_slide_changes_nothing_and_one_that_must_is_refused(case):
+    plain = generate(case.stepper, case.inputs, Contrastive(4, 0.5), Stop(END, LIMIT))
+    longest = int(case.inputs.tokens.lengths.max()) + LIMIT
+    found = generate(Sliding(case.stepper, longest), case.inputs, Contrastive(4, 0.5), Stop(END, LIMIT))
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    with pytest.raises(InputError, match=f"are more than the {longest - 1} that the model reads at once"):
+        generate(Sliding(case.stepper, longest - 1), case.inputs, Contrastive(4, 0.5), Stop(END, LIMIT))
 
 
 def test_what_has_no_vectors_and_what_is_watched_are_refused(case):

@@ -12,7 +12,7 @@ from regard.errors import ConfigError, InputError
 from regard.models.config import PositionScheme, TransformerConfig
 from regard.models.transformer import Transformer
 from regard.tasks.recipe import read_recipe
-from regard.tasks.translation import batch_stream
+from regard.tasks.text_to_text import batch_stream
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
 from rounding import assert_close

@@ -10,7 +10,8 @@ from regard.data.sources import PairList
 from regard.errors import ConfigError, FileError
 from regard.tasks.pairs import open_corpus
 from regard.tasks.recipe import DataTable, Recipe, read_recipe
-from regard.tasks.translation import held_out, train_tokenizer
+from regard.tasks.task import held_out
+from regard.tasks.translation import train_tokenizer
 from regard.text.tokenizer import Tokenizer
 
 TINY = ["training.steps=2", "training.batch_tokens=64", "model.width=12", "model.heads=2", "model.layers=1"]

@@ -59,6 +59,12 @@ BASES: dict[str, dict[str, Any]] = {
         },
         "decoding": {"strategy": "sample"},
     },
+    "chat": {
+        "task": "chat",
+        "data": {"train": "chats.jsonl", "window": 60},
+        "tokenizer": {"kind": "characters", "size": 90},
+        "model": SMALL | {"architecture": "decoder"},
+    },
     "masked": {
         "task": "masked",
         "data": {"train": "text.txt", "window": 9},
@@ -90,6 +96,12 @@ BASES: dict[str, dict[str, Any]] = {
         "model": SMALL | {"architecture": "encoder", "head": "spans"},
         "training": {"label_smoothing": 0.0},
     },
+    "summarisation": {
+        "task": "summarisation",
+        "data": {"train": "pairs.tsv", "window": 9},
+        "tokenizer": {"kind": "bpe", "size": 290},
+        "model": SMALL,
+    },
     **{
         name: TRANSLATION | {"data": {"train": "pairs.tsv"}, "model": RECURRENT | {"name": name}}
         for name in ("seq2seq", "bahdanau", "luong")
@@ -115,7 +127,10 @@ for mechanism, shape in MECHANISMS.items():
         kept = {key: value for key, value in values["model"].items() if key not in positions}
         BASES[f"attention {mechanism}"] = values | {"model": kept | sample}
         ATTENDING[f"attention {mechanism}"] = mechanism
-RUN = ("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip")
+RUN = (
+    *("evaluate_every", "save_every", "keep", "average", "patience", "metric", "metric_examples", "track", "clip"),
+    "snapshots",
+)
 """Keys of [training] that a run of a few steps shows."""
 OTHERS: dict[str, list[Any]] = {
     "task.gaps": [[";"], ["<mask>", ";"]],
@@ -156,6 +171,7 @@ OTHERS: dict[str, list[Any]] = {
     "model.adapter.targets": [["query"]],
     "training.precision": ["bfloat16"],
     "training.device": ["cuda", "meta"],
+    "training.snapshots": [[2]],
     "training.metric": ["exact_match", "accuracy", "perplexity", "f1"],
     "decoding.max_new_tokens": [2],
     "decoding.eos_ids": [[*range(250)]],
@@ -177,6 +193,11 @@ def folder(tmp_path_factory) -> Path:
     gaps = [f"{word[:2]}<mask>{word[3:]} ;\t{word[2]}\n" for word in WORDS] * 2
     (found / "gaps.tsv").write_text("".join(gaps))
     (found / "labels.tsv").write_text("".join(f"{word} is good\tyes\n{word} is bad\tno\n" for word in WORDS))
+    for word in WORDS:
+        said = [("user", f"how {word}?"), ("assistant", f"very {word}."), ("user", "so?"), ("assistant", "yes.")]
+        messages = [{"role": role, "content": content} for role, content in said]
+        with (found / "chats.jsonl").open("a") as file:
+            file.write(json.dumps({"messages": messages}) + "\n")
     asked = [{"question": f"how {word}?", "context": f"it is {word}.", "answer": word} for word in WORDS]
     (found / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
     plain = BASES["masked"] | {

@@ -32,6 +32,7 @@ def written(folder: Path, text: str) -> str:
 # Shipped recipes
 
 
+PAIRED = ("translation", "summarisation")
 WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 
 
@@ -44,7 +45,7 @@ def with_data(name: str, folder: Path) -> list[str]:
     named = (recipe.data.train, recipe.data.valid, recipe.data.test) if recipe.data is not None else (None,) * 3
     missing = named[0] is None
     words = WORDS if missing or named[1] else WORDS * 2  # enough to hold some out
-    for files in (("own.a", "own.b") if recipe.task.name == "translation" else "own.txt",) if missing else named:
+    for files in (("own.a", "own.b") if recipe.task.name in PAIRED else "own.txt",) if missing else named:
         for side, file in enumerate([files] if isinstance(files, str) else files or ()):
             lines = [CONTENT[recipe.task.name](word[:: 1 - 2 * side]) for word in words]
             whole = "".join(f"{line}\n" for line in lines)
@@ -71,6 +72,10 @@ CONTENT = {
     "denoising": lambda word: f"{word} {word} is {word}.\n",
     "classification": lambda word: f"{len(word) % 2} {word} is {word}.",
     "question_answering": str,
+    "chat": lambda word: json.dumps(
+        {"messages": [{"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}
+    ),
+    "summarisation": lambda word: f"{word} {word}",
 }
 """What stands on a line of a task's file."""
 
@@ -88,9 +93,11 @@ SQUAD = json.dumps(
 def questions(recipe: Recipe) -> list[str]:
     """Three texts that a model of this recipe may be asked."""
     data = task_of(recipe.task).open(recipe)
-    texts = [example[0] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
+    texts = [example[0][:1000] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
     if recipe.task.name == "question_answering":
         return [f"{text}\tone is one." for text in texts]
+    if recipe.task.name == "chat":
+        return [messages[0].content for messages in texts]
     hidden = {"masked": "[MASK]", "denoising": "<extra_id_0>"}.get(recipe.task.name)
     return texts if hidden is None else [text.replace("is", hidden) for text in texts]
 
@@ -121,6 +128,7 @@ def made_tiny(name: str, folder: Path) -> list[str]:
     options = {field.name for field in dataclasses.fields(CORPORA[known])} if known else set()
     small = {"held_out": 31, "first_year": 1990, "last_year": 2009, "length": 61, "queries": 11}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
+    tiny += ['data.options.only=["json", "html", "wsgiref", "venv"]'] if "only" in options else []
     tiny += with_data(name, folder / "data")
     tiny += ["model.adapter.rank=2"] if getattr(recipe.model, "adapter", None) else []
     return [change for change in tiny if not change.startswith(fixed)] if fixed else tiny
@@ -138,7 +146,8 @@ def test_the_doctor_finds_nothing_in_a_model_of_a_shipped_recipe(name, tmp_path,
 @every_recipe
 def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.data.stream.POOL", 64)
-    trained = regard.train(name, tmp_path / "run", changes=made_tiny(name, tmp_path))
+    recipe, tiny = read_recipe(name), made_tiny(name, tmp_path)
+    trained = regard.train(name, tmp_path / "run", changes=tiny)
     loaded = regard.load(tmp_path / "run")
     asked = read_recipe(name, tiny)
     if recipe.model.begins_in is not None:  # the kind of the folder's tokenizer is found there

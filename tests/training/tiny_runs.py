@@ -16,7 +16,8 @@ from regard.data.objectives import SourceToTarget
 from regard.data.stream import BatchStream, Position, by_length
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
-from regard.tasks.translation import held_out, train_tokenizer
+from regard.tasks.task import held_out
+from regard.tasks.translation import train_tokenizer
 from regard.training.loop import Run
 from regard.training.plan import TrainingPlan
 from regard.training.reports import Listener, Report

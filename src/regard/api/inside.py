@@ -9,8 +9,10 @@ from regard.errors import InputError
 from regard.inspection.arcs import find_arcs
 from regard.inspection.capture import Recording
 from regard.inspection.decisions import Decisions, decisions_of
+from regard.inspection.flow import Flow, attention_flow
 from regard.inspection.head_report import HeadReport, joined, report_heads
 from regard.inspection.intervention import Intervention, change_of, intervene
+from regard.inspection.lens import LogitLens, Patching, logit_lens, patching
 from regard.inspection.score_parts import ScoreParts, score_parts
 from regard.inspection.what_if import Ablation, EdgeEffects, HeadEffects, WhatIf, edge_effects, head_effects, what_if
 from regard.tasks.task import Loaded
@@ -129,6 +131,23 @@ class Inside:
         """Why a token attends to another: the score q·k, split exactly by where its parts came from."""
         decided = decisions_of(self, text, target, False, max_new_tokens)
         return score_parts(self.module, decided.inputs, layer, head, query, key)
+
+    def logit_lens(
+        self: Loaded, text: str, *, target: str | None = None, generate: bool = False, max_new_tokens: int | None = None
+    ) -> LogitLens:
+        """What each layer would decide if the model ended there."""
+        return logit_lens(self.module, decisions_of(self, text, target, generate, max_new_tokens))
+
+    def patching(self: Loaded, text: str, other: str, *, target: str | None = None) -> Patching:
+        """Which vectors of a text bring its answer back when another one, of as many tokens, is read."""
+        read = decisions_of(self, other, target).inputs
+        return patching(self.module, decisions_of(self, text, target), read)
+
+    def attention_flow(
+        self: Loaded, text: str, layer: str, *, target: str | None = None, max_new_tokens: int | None = None
+    ) -> Flow:
+        """The raw weights of a layer beside attention rollout and gradient × attention."""
+        return attention_flow(self.module, decisions_of(self, text, target, False, max_new_tokens), layer)
 
 
 def _changes(given: Sequence[str | Intervention], renormalise: bool = True) -> list[Intervention]:

@@ -29,6 +29,7 @@ def load(
     precision: str = "auto",
     *,
     adapters: Mapping[str, str | Path] | None = None,
+    snapshot: int | None = None,
 ) -> Model:
     """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`.
 
@@ -36,11 +37,12 @@ def load(
     `auto` is a GPU where there is one, and the precision of the file's weights (else float32, bfloat16, or int8 for
     weights rounded to 8 bits, which are fast, a little off and not trained). With `adapters`, folders by name,
     `model.adapters[name]` is the model through that adapter; all share the base's weights.
+    With `snapshot` it is the model of a run as it was after that step, where `training.snapshots` names it.
     """
     place = usable_device(device)
     dtype = dtype_of(precision, place)  # both refused before anything is read
     folders = named(adapters or {})
-    model = read_model(Path(folder))
+    model = read_model(Path(folder), snapshot)
     digest = identity(merge(model.module)) if folders else ""
     with in_memory(f"the model in {folder}"):
         model.module.to(device=place, dtype=dtype)
@@ -50,20 +52,22 @@ def load(
     return replace(model, adapters={name: base.through(one) for name, one in folders.items()})
 
 
-def read_model(folder: Path) -> Model:
+def read_model(folder: Path, snapshot: int | None = None) -> Model:
     """The same as it is in the file: on the CPU, with weights that can be trained."""
     folder = located(folder)
+    if snapshot is not None and (is_adapter(folder) or is_huggingface(folder) or folder.suffix == ".bin"):
+        raise FileError(f"{folder} is not a run that keeps snapshots of a whole model", "leave `snapshot` out")
     if folder.is_dir() and is_adapter(folder):
         base = read_model(base_folder(folder))
         return Base(base, identity(merge(base.module))).through(folder)
     if is_huggingface(folder) or folder.suffix == ".bin":
         found = open_llama2c(folder) if folder.suffix == ".bin" else open_folder(folder)
         return Model(found.module, found.tokenizer, task_of(found.task), found.decoding)
-    return _load(folder)
+    return _load(folder, snapshot)
 
 
-def _load(folder: Path) -> Model:
-    module = load_model(folder)
+def _load(folder: Path, snapshot: int | None) -> Model:
+    module = load_model(folder, snapshot)
     recipe, task, kind = read_purpose(folder)
     tokenizer = (PretrainedTokenizer if kind == "pretrained" else KINDS[kind]).load(folder / "tokenizer.json")
     if tokenizer.size > module.config.vocabulary or (

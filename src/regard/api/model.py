@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -25,6 +25,7 @@ from regard.inspection.capture import Recording, record_into
 from regard.layers.linear import in_int8, keep_int8, parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.network import Network
+from regard.tasks.chat import ConversationText, Spoken, as_chat, is_spoken
 from regard.tasks.data_table import DataTable
 from regard.tasks.decoding_table import DecodingTable
 from regard.tasks.explaining import explain
@@ -92,7 +93,7 @@ class Model(Inside):
 
     def run(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str] | Spoken,
         *,
         strategy: Strategy | None = None,
         max_new_tokens: int | None = None,
@@ -104,8 +105,12 @@ class Model(Inside):
 
         A translator and a language model give a text, a classifier its labels with their probabilities. An answer is
         cut before a text of `stop`. A beam with `n_best` gives a list of its best. With `special_tokens` the names of
-        special tokens in a text are these tokens; without, they are text like any other.
+        special tokens in a text are these tokens; without, they are text like any other. Messages are a conversation.
         """
+        if is_spoken(text):
+            if special_tokens:
+                raise InputError("special_tokens has no effect on messages: what people say is text", "leave it out")
+            return self.chat(text, strategy=strategy, max_new_tokens=max_new_tokens, stream=stream, stop=stop)
         if stop is not None:
             ends = (stop,) if isinstance(stop, str) else tuple(stop)
             _ = self.writer
@@ -122,7 +127,7 @@ class Model(Inside):
                 raise InputError(f"{len(text)} texts cannot share one stream", "stream one text at a time")
             self.check(text)
             return self.writer.stream(self, text, strategy, max_new_tokens)
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = [text] if isinstance(text, str) else list(cast(Sequence[str], text))
         values: list[Any]
         if isinstance(strategy, Beam) and strategy.n_best is not None:
             found = self.n_best(texts, strategy.n_best, strategy, max_new_tokens)
@@ -130,6 +135,20 @@ class Model(Inside):
         else:
             values = [answer.value for answer in self.answers(texts, strategy, max_new_tokens)]
         return values[0] if isinstance(text, str) else values
+
+    def chat(
+        self,
+        messages: Spoken,
+        *,
+        strategy: Strategy | None = None,
+        max_new_tokens: int | None = None,
+        stream: bool = False,
+        stop: str | Sequence[str] | None = None,
+    ) -> Any:
+        """What the assistant says next to messages with role and content, written down by the model's chat template."""
+        return as_chat(self).run(
+            ConversationText(messages), strategy=strategy, max_new_tokens=max_new_tokens, stream=stream, stop=stop
+        )
 
     def answers(
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
@@ -256,7 +275,7 @@ class Model(Inside):
             state = self.module.start(inputs)
             seen.started()
             logits, _ = self.module.extend(read, state)
-            written = (*ids, self.tokenizer.eos_id)
+            written = (*ids, self.writer.end_id(self))
             likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
             rows, terms = (0,) * len(written), tuple(likely.tolist())
             finished([Hypothesis(written, float(likely.sum()), rows, terms)])

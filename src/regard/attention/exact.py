@@ -134,7 +134,7 @@ class ExactAttention(HeadAttention, Mechanism):
         self, inputs: Hidden, state: AttentionState | None, context: LayerContext
     ) -> tuple[Hidden, AttentionState | None]:
         """The new tokens' keys and values join those before, and the queries read all of them."""
-        rotate = self._rotate(context)
+        rotate = self.rotation(context)
         if isinstance(state, StaticKeyValues):
             return self._in_place(self.queries(inputs, rotate), self.keys_values(inputs, rotate), state, context), state
         query, before = self.queries(inputs, rotate), None if state is None else self._own(state)
@@ -163,7 +163,7 @@ class ExactAttention(HeadAttention, Mechanism):
     def dense_map(
         self, inputs: Hidden, context: LayerContext, memory: Float[Tensor, "batch keys width"] | None = None
     ) -> Weights:
-        rotate = self._rotate(context)
+        rotate = self.rotation(context)
         key = self.keys_values(inputs if memory is None else memory, rotate).keys
         mask, similarity = self._mask(context), self.attend.similarity
         return weights(self.queries(inputs, rotate), key, similarity=similarity, mask=mask, bias=context.bias)
@@ -181,7 +181,7 @@ class ExactAttention(HeadAttention, Mechanism):
         """The context's, and the layer's own window."""
         return context.mask if self.window is None else context.narrow(self.window)
 
-    def _rotate(self, context: LayerContext) -> Rotate | None:
+    def rotation(self, context: LayerContext) -> Rotate | None:
         """How this layer turns heads."""
         if not self.turned:
             return None

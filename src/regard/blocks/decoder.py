@@ -147,17 +147,17 @@ class DecoderLayer(nn.Module):
         self, entered: Hidden, memory: AttentionState | None, context: LayerContext, shared: SharedMemory | None
     ) -> Hidden:
         """What cross-attention reads; who watches it is shown every row with a memory of its own."""
-        cross = self.cross_attention
+        cross, watched = self.cross_attention, False
         assert cross is not None
-        if shared is None:
-            found: Hidden = cross(entered, memory, context)[0]
-            return found
-        if isinstance(cross, HeadAttention) and cross.attend._forward_pre_hooks:
+        if shared is not None and isinstance(cross, HeadAttention):
+            watched = bool(cross.attend._forward_pre_hooks)
+        if shared is not None and not watched:
+            return shared.unfold(cross(shared.fold(entered), memory, context)[0])
+        if shared is not None:
             mask = None if context.mask is None else context.mask.select(shared.source)
-            repeated = None if memory is None else memory.select(shared.source)
-            found = cross(entered, repeated, replace(context, mask=mask))[0]
-            return found
-        return shared.unfold(cross(shared.fold(entered), memory, context)[0])
+            context, memory = replace(context, mask=mask), None if memory is None else memory.select(shared.source)
+        made: Hidden = cross(entered, memory, context)[0]
+        return made
 
     def _read(self, memory: AttentionState | Encoded | None) -> AttentionState | None:
         """What cross-attention has of the memory, computed now if it was not before."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_COUNTED = 20_000
 """Training texts of which a bag of n-grams is counted: seconds."""
+ENDLESS = 4000
+"""Of a corpus without end, which may be of long texts."""
 
 
 def evaluate(
@@ -46,7 +48,8 @@ def evaluate(
     """Measure a model on data it has not seen.
 
     A language model reads a text in windows, and each token is predicted once: with a stride shorter than the window,
-    from at least window − stride tokens before it. Beside a classifier stands a bag of n-grams.
+    from at least window − stride tokens before it. Beside a classifier stands a bag of n-grams, beside summaries the
+    first sentence and the whole text.
 
     Example: `regard evaluate runs/demo`, or with files: `regard evaluate runs/multi30k-en-de test.en.gz test.de.gz`
     """
@@ -63,12 +66,15 @@ def evaluate(
             metrics = loaded.evaluate(found, Measuring(window, stride, progress))
     except InputError as error:
         raise InputError(f"{name}: {error.problem}", error.remedy) from error
-    simple = _bag_of_ngrams(loaded, found)
+    simple, plain = _bag_of_ngrams(loaded, found), task.baselines(found)
     if as_json:
         record = {"task": task.name, "data": name, "examples": len(found), **reading, "metrics": metrics, **simple}
-        typer.echo(to_json(record | where(loaded)))
+        typer.echo(to_json(record | plain | where(loaded)))
     else:
         _say(loaded, f"{name}, {len(found)} example{'' if len(found) == 1 else 's'}", reading, metrics, simple)
+        for rule, figures in plain.items():
+            shown = "  ".join(f"{metric} {value:.4f}" for metric, value in figures.items())
+            typer.echo(f"the {rule.replace('_', ' ')} instead: {shown}")
 
 
 def _say(
@@ -92,12 +98,15 @@ def _say(
 def _bag_of_ngrams(loaded: "Model", found: Sequence[Any]) -> dict[str, float]:
     """How well a bag of n-grams that reads a classifier's training texts does, where these are at hand and not many."""
     from regard.metrics.ngrams import BagOfNgrams
+    from regard.tasks.task import held_out
 
     recipe = loaded.recipe
     if loaded.task.name != "classification" or recipe is None or recipe.data is None:
         return {}
     try:
-        train = loaded.task.open(recipe, ["train"]).train
+        opened = loaded.task.open(recipe, ["train"])
+        size = opened.size("train")
+        train = held_out(opened, "train", ENDLESS if size is None else min(size, MOST_COUNTED + 1))
     except RegardError:  # the files are gone, or are others by now
         return {}
     if not 0 < len(train) <= MOST_COUNTED:

@@ -17,18 +17,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """What is read, whether the model goes on with it, and where what is seen goes."""
+    """What is read, the options that were given, and where what is seen goes."""
 
     model: Path
     text: list[str]
     to: Path
-    as_json: bool
-    target: str | None
-    generate: bool
-    max_new_tokens: int | None
-    special_tokens: bool
+    given: dict[str, Any]
     device: str
     precision: str
+
+    @property
+    def as_json(self) -> bool:
+        """Whether a program reads what is printed."""
+        return "json" in self.given
+
+    @property
+    def layer(self) -> str | None:
+        return self.given.get("layer")
+
+    @property
+    def head(self) -> int | None:
+        return self.given.get("head")
+
+    @property
+    def row(self) -> int | None:
+        return self.given.get("row")
+
+    @property
+    def special_tokens(self) -> bool:
+        """Whether they are shown."""
+        return "no-special-tokens" not in self.given
+
+    @property
+    def target(self) -> str | None:
+        """The answer, where it is given."""
+        return self.given.get("target")
+
+    @property
+    def generate(self) -> bool:
+        """Whether a language model goes on with the text."""
+        return "generate" in self.given
+
+    @property
+    def max_new_tokens(self) -> int | None:
+        """How far."""
+        return self.given.get("max-new-tokens")
 
     def open(self) -> "Model":
         """The model, once what was asked for is known to make sense."""

@@ -14,7 +14,7 @@ from regard.api.model import Model
 from regard.data.batching import IGNORED
 from regard.data.corpus import Pair, Split
 from regard.tasks.pairs import open_corpus
-from regard.tasks.translation import objective
+from regard.tasks.text_to_text import objective
 
 
 def held_out_pairs(model: Model, most: int) -> list[Pair]:

@@ -35,8 +35,30 @@ class Examples(Protocol):
         ...
 
 
+ExampleKind = Literal["pairs", "labels", "questions", "summaries", "documents"]
+"""What a task reads: each says which, and a corpus what it has."""
+IN_WORDS: dict[ExampleKind, str] = {
+    "pairs": "pairs of texts",
+    "labels": "texts with labels",
+    "questions": "questions about passages",
+    "summaries": "texts with summaries",
+    "documents": "running text",
+}
+
+
 @runtime_checkable
-class Corpus(Protocol):
+class BuiltIn(Protocol):
+    """What has examples of one kind or of several, by a name that a recipe's `[data]` gives."""
+
+    name: ClassVar[str]
+
+    def of_kind(self, kind: ExampleKind) -> Examples | None:
+        """Its examples of a kind; None where it has none."""
+        ...
+
+
+@runtime_checkable
+class Corpus(BuiltIn, Protocol):
     """Pairs by split and index.
 
     Laws, tested on every entry of `CORPORA`:
@@ -60,8 +82,16 @@ class Corpus(Protocol):
         """Raise InputError if a text is outside what the corpus teaches; unless overridden, none is."""
         return
 
+    def part(self, source: str) -> str | None:
+        """Which of several things a source asks for, where the corpus tells them apart."""
+        return None
 
-CORPORA: dict[str, type[Corpus]] = {}
+    def of_kind(self, kind: ExampleKind) -> Examples | None:
+        """Its pairs, which are texts with labels too where their targets are few."""
+        return self if kind in ("pairs", "labels") else None
+
+
+CORPORA: dict[str, type[BuiltIn]] = {}
 
 Kind = TypeVar("Kind", bound=type[Any])
 
@@ -69,14 +99,34 @@ Kind = TypeVar("Kind", bound=type[Any])
 def register(kind: Kind) -> Kind:
     """Put a corpus under its name in `CORPORA` (a decorator)."""
     assert is_dataclass(kind)
-    entry: Any = kind  # the tests' type checker cannot check `type[Corpus]`, a protocol that has data
+    entry: Any = kind  # the tests' type checker cannot check `type[BuiltIn]`, a protocol that has data
     assert entry.name not in CORPORA
     CORPORA[entry.name] = entry
     return kind
 
 
 def corpus(name: str, options: dict[str, object]) -> Corpus:
-    """Build a corpus from its name and options, as a recipe's `[data]` gives them."""
+    """The pairs of a corpus, from its name and options, as a recipe's `[data]` gives them."""
+    found = examples_of(name, options, "pairs")
+    assert isinstance(found, Corpus)
+    return found
+
+
+def examples_of(name: str, options: dict[str, object], kind: ExampleKind) -> Examples:
+    """A corpus's examples of a kind; raise ConfigError if it has none."""
+    found = built_in(name, options).of_kind(kind)
+    if found is None:
+        others = [other for other in sorted(CORPORA) if built_in(other, {}).of_kind(kind) is not None]
+        has = [words for one, words in IN_WORDS.items() if built_in(name, {}).of_kind(one) is not None]
+        raise ConfigError(
+            f"the built-in corpus {name!r} has {' and '.join(has)}, and no {IN_WORDS[kind]}, which the task reads",
+            f"use corpus {' or '.join(others)}, or name files: train = FILE, and valid = FILE or split = 0.9",
+        )
+    return found
+
+
+def built_in(name: str, options: dict[str, object]) -> BuiltIn:
+    """Build a corpus from its name and options."""
     if name not in CORPORA:
         raise ConfigError(f"corpus {name!r} is unknown", choose(name, CORPORA))
     kind = CORPORA[name]
@@ -85,7 +135,7 @@ def corpus(name: str, options: dict[str, object]) -> Corpus:
     for key in options:
         if key not in known:
             raise ConfigError(f"corpus {name!r} has no option {key!r}", choose(key, known))
-    build: Callable[..., Corpus] = kind
+    build: Callable[..., BuiltIn] = kind
     return build(**{key: _typed(name, known[key], value) for key, value in options.items()})
 
 

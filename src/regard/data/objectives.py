@@ -32,6 +32,8 @@ class Objective(ABC):
     tokenizer: Tokenizer
     prefix: str = ""
     """What stands before every source, such as T5's `translate English to German: `."""
+    longest_source: int | None = None
+    """Tokens of a source that are read, the prefix's too; the rest is cut off. None: all are read."""
 
     def encode(self, pairs: Sequence[Any]) -> list[Example]:
         """All pairs as ids, the two sides each in one call."""
@@ -41,7 +43,8 @@ class Objective(ABC):
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of sources, the prefix before each."""
-        return with_gaps([self.prefix + text for text in texts], self.tokenizer)
+        rows = with_gaps([self.prefix + text for text in texts], self.tokenizer)
+        return [row[: self.longest_source] for row in rows]
 
     @abstractmethod
     def cost(self, example: Example) -> int:

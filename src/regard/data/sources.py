@@ -53,9 +53,12 @@ class PairList(Corpus):
 
 
 def read_pairs(
-    paths: Path | tuple[Path, Path], format: str = "auto", columns: Mapping[str, str] | None = None
+    paths: Path | tuple[Path, Path],
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    parts: tuple[str, str] = PAIR,
 ) -> list[Pair]:
-    """The pairs of one file or of two parallel ones."""
+    """The pairs of one file or of two parallel ones; `parts` is what their sides are called."""
     _require_known(format)
     if format in ("text", "whole"):
         raise ConfigError(f"format {format!r} has documents and no pairs", "use parallel, tsv, csv or jsonl")
@@ -65,9 +68,9 @@ def read_pairs(
                 f"format 'parallel' takes two files, but only {paths} is given",
                 "give [SOURCE, TARGET], or use tsv, csv or jsonl",
             )
-        found = look(paths, PAIR, format, columns)
+        found = look(paths, parts, format, columns)
         layout = Layout("tsv", {}) if found.format == "text" else found  # which names the line without a tab
-        return [Pair(*texts) for _, texts in read_columns(paths, PAIR, layout)]
+        return [Pair(*texts) for _, texts in read_columns(paths, parts, layout)]
     if format not in ("auto", "parallel") or columns:
         what = "a table with columns" if columns else f"format {format!r}"
         raise ConfigError(

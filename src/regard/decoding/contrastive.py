@@ -3,7 +3,7 @@
     x_t = argmax over the k likeliest v of (1 − α) p(v | x_<t) − α max_j cos(h_v, h_j)
 
 The model reads all k candidates of every row at once, a row each; the row of the one that is chosen goes on. It needs
-the model's last vectors, so a stepper that is no network, or one whose window slides, cannot be searched so.
+the model's last vectors, so a stepper that is no network cannot be searched so, nor a text past a window that slides.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from regard.decoding.beam import check_likely, nothing_left
 from regard.decoding.filters import Filter, Generated, apply
 from regard.decoding.hypothesis import Stop
 from regard.decoding.moment import Moment, Written, last_tokens, log_probability
+from regard.decoding.sliding import Sliding
 from regard.decoding.strategies import Contrastive
 from regard.decoding.trace import StepWatch
 from regard.errors import InputError
@@ -55,10 +56,11 @@ def contrast(
     watch: StepWatch | None = None,
 ) -> Iterator[Moment]:
     """Choose, record, drop what has finished, go on."""
+    stepper = _within(stepper, inputs, stop)
     if not isinstance(stepper, HasVectors):
         raise InputError(
             f"contrastive search compares a network's vectors, and {type(stepper).__name__} tells none",
-            "use another strategy, or a text that fits into what the model reads at once",
+            "use another strategy",
         )
     before = _Before(stepper, inputs)
     state, sequence = stepper.start(inputs), list(range(len(inputs.tokens.ids)))
@@ -90,6 +92,20 @@ def contrast(
         before.select(going, hidden[:, -1])
         generated = generated.then(ids).select(going)
         sequence, rows = [sequence[row] for row in going.tolist()], chosen.tolist()
+
+
+def _within(stepper: Any, inputs: Inputs, stop: Stop) -> Any:
+    """The model itself, where all that will be read fits into a window that would slide otherwise."""
+    if not isinstance(stepper, Sliding):
+        return stepper
+    given, new = int(inputs.tokens.lengths.max()), stop.max_new_tokens
+    if given + new > stepper.limit:
+        raise InputError(
+            f"contrastive search compares a whole text, and {given} tokens with {new} new ones are more than the "
+            f"{stepper.limit} that the model reads at once",
+            "set a smaller max_new_tokens, or use another strategy",
+        )
+    return stepper.stepper
 
 
 class _Before:

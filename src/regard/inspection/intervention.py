@@ -95,6 +95,12 @@ def attention_places(module: nn.Module) -> dict[str, AttentionPlace]:
     return found
 
 
+def given_to_attend(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """What a call of `Attend` was given, by name."""
+    names = ("query", "memory", "mask", "bias", "query_positions")
+    return dict.fromkeys(names) | dict(zip(names, args, strict=False)) | options
+
+
 class Intervention(ABC):
     """One change, which says where it is and hooks itself in there."""
 
@@ -161,10 +167,9 @@ class EdgeKnockout(Intervention):
                 f"an edge of {self.layer} cannot be cut: its weights are not those of a softmax over keys",
                 "cut one in a layer of exact attention, or switch a head off",
             )
-        names = ("query", "memory", "mask", "bias", "query_positions")
 
         def cut(module: Attend, args: tuple[Any, ...], options: dict[str, Any], out: Tensor) -> Tensor | None:
-            given = dict.fromkeys(names) | dict(zip(names, args, strict=False)) | options
+            given = given_to_attend(args, options)
             first = running.first_query(module, given)
             return self._without(module, given, self.query - first, running, out)
 

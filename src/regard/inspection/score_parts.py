@@ -292,9 +292,7 @@ def _normed(module: nn.Module, parts: Parts) -> Parts:
 
 def _turn(attention: ExactAttention, context: LayerContext, token: int) -> Rotation | None:
     """How the layer's heads are turned at one token."""
-    if not attention.turned:
-        return None
-    rotate = context.rotate if attention.rotary is None else context.rotation(attention.rotary)
+    rotate = attention.rotation(context)
     return rotate.of(0, slice(token, token + 1)) if isinstance(rotate, Rotation) else None
 
 

@@ -19,6 +19,8 @@ from regard.models.network import NETWORKS, Network, NetworkConfig
 from regard.plugins import load_plugins
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SNAPSHOTS = "snapshots"
+"""In a run's folder: weights that were kept on purpose while it trained, `step-50.safetensors`."""
 PREFIX = "regard-"
 """What config.json's `model_type` begins with; the name of the network follows."""
 
@@ -62,15 +64,38 @@ def read_own_config(folder: Path) -> NetworkConfig:
         raise FileError(f"{folder / CONFIG} is damaged: {error.problem}", error.remedy) from error
 
 
-def load_model(folder: Path) -> Network:
-    """The model in this folder, on the CPU, in evaluation mode."""
+def snapshot_file(folder: Path, step: int) -> Path:
+    """Where a run keeps the weights it had after a step."""
+    return folder / SNAPSHOTS / f"step-{step}.safetensors"
+
+
+def snapshots_of(folder: Path) -> list[int]:
+    """The steps whose weights a run kept, in order."""
+    names = (path.stem.removeprefix("step-") for path in (folder / SNAPSHOTS).glob("step-*.safetensors"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _weights_of(folder: Path, snapshot: int | None) -> Path:
+    """The file to load: the model's, or that of a step."""
+    if snapshot is None:
+        return folder / WEIGHTS
+    steps = snapshots_of(folder)
+    if snapshot not in steps:
+        kept = f"it has those of {', '.join(map(str, steps))}" if steps else "train with training.snapshots=[0,50,100]"
+        raise FileError(f"{folder} kept no weights of step {snapshot}", kept)
+    return snapshot_file(folder, snapshot)
+
+
+def load_model(folder: Path, snapshot: int | None = None) -> Network:
+    """The model in this folder, on the CPU, in evaluation mode; as it was after a step whose weights were kept."""
     if not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
         raise FileError(f"{folder} is not a folder", "give the folder of a trained model, such as runs/demo")
     config = read_own_config(folder)
     with torch.device("meta"):
         model = config.build()
-    tensors = load_tensors(folder / WEIGHTS)
-    check_names(model.state_dict(), tensors, folder / WEIGHTS)
+    file = _weights_of(folder, snapshot)
+    tensors = load_tensors(file)
+    check_names(model.state_dict(), tensors, file)
     model.load_state_dict(tensors, assign=True)  # the file's tensors become the parameters: no second copy
     return model.eval()
 

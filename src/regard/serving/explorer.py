@@ -9,6 +9,7 @@ no path from a request is ever opened, and the page's files are read once, when 
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -20,9 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from regard.api import Model
 from regard.api.exploring.examples import model_record
 from regard.api.exploring.questions import QUESTIONS
-from regard.api.exploring.reading import LONGEST, MEMORY, GoneError, TextStore, Wanted, read, reading_record
+from regard.api.exploring.reading import LONGEST, MEMORY, GoneError, TextStore, Wanted, read
 from regard.errors import InputError, RegardError, choose
 from regard.serving.guard import guard
+from regard.views.exploring.questions import OF_RECORDINGS
 
 KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 NAME = re.compile(r"[\w-]{1,64}")
@@ -68,7 +70,7 @@ def explorer(models: Mapping[str, Model], longest: int = LONGEST, memory: int = 
         with locks[asked.model]:
             wanted = Wanted(asked.text, asked.target, asked.new_tokens)
             reading = read(asked.model, models[asked.model], wanted, longest)
-        return {"reading": store.put(_session(request), reading), **reading_record(reading)}
+        return {"reading": store.put(_session(request), reading), **reading.record()}
 
     @app.post("/api/ask/{what}")
     def ask(what: str, request: Request, body: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +78,9 @@ def explorer(models: Mapping[str, Model], longest: int = LONGEST, memory: int = 
             raise InputError(f"there is no question {what[:40]!r}", choose(what[:40], QUESTIONS))
         reading = store.get(_session(request), str(body.pop("reading", "")))
         question, answer = QUESTIONS[what]
-        return answer(reading, question.model_validate(body))
+        # What is cut or switched off is so for everybody who asks the model meanwhile; a recording is asked by many.
+        with nullcontext() if what in OF_RECORDINGS else locks[reading.name]:
+            return answer(reading, question.model_validate(body))
 
     @app.get("/{path:path}")
     def page(path: str) -> Response:

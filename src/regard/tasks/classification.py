@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.corpus import Corpus, Examples, Pair, Split, corpus
+from regard.data.corpus import Corpus, Examples, Pair, Split, examples_of
 from regard.data.labels import LABELLED, Labelling, labels_of, read_labelled
 from regard.data.splits import hold_out_labelled
 from regard.data.stream import BatchStream, Position, by_length
@@ -81,7 +81,7 @@ class Classification(Task[Examples]):
         """No empty text, and of a built-in corpus, what it teaches."""
         super().check(model, text)
         if model.data is not None and model.data.corpus is not None:
-            corpus(model.data.corpus, model.data.options).check(text)
+            _texts_of(model.data).check(text)
 
     def describe(self, recipe: Recipe, data: Examples) -> list[str]:
         """Also how many texts have each label, where the data have an end."""
@@ -150,14 +150,21 @@ class Classification(Task[Examples]):
 
 def _labelled_corpus(table: DataTable) -> Corpus:
     """A built-in corpus, if its targets are so few that they are labels."""
-    found = corpus(str(table.corpus), table.options)
+    found = _texts_of(table)
     targets = {pair.target for pair in held_out(found, "train", LABELLED_EXAMPLES)}
     if len(targets) > LABELLED_EXAMPLES / 10:
         raise ConfigError(
             f"[data] the first {LABELLED_EXAMPLES:,} texts of the built-in corpus {table.corpus!r} have "
             f"{len(targets):,} different targets, which are no labels",
-            "use corpus listops, or name files: train = FILE, and valid = FILE or split = 0.9",
+            "use corpus listops or tales, or name files: train = FILE, and valid = FILE or split = 0.9",
         )
+    return found
+
+
+def _texts_of(table: DataTable) -> Corpus:
+    """The texts of a built-in corpus with what may be their labels."""
+    found = examples_of(str(table.corpus), table.options, "labels")
+    assert isinstance(found, Corpus)
     return found
 
 

@@ -34,7 +34,7 @@ class DataTable(Config):
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
-        description="which column of a table is the source, target, text, label, question, context or answer: "
+        description="which column of a table is the source, target, text, label, summary, question, context or answer: "
         "a name, or a number where there is no header; found by itself if absent",
     )
     split: float | None = Field(

@@ -12,11 +12,14 @@ from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
 from regard.errors import InputError
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
+from regard.tasks.files import corpus_examples, one_file, open_files, reading_of, require_positions, window_of
 from regard.tasks.recipe import Recipe
-from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData
+from regard.tasks.task import EVERY_SPLIT, Loaded, Task, TrainingData, held_out
 from regard.text.tokenizer import Tokenizer
 from regard.training.trainable import TokenPrediction
+
+ENDLESS = 20_000
+"""Documents that are taken of a corpus without end: a stream of tokens has one."""
 
 
 class OfDocuments(Task[Splits[TextDocument]]):
@@ -40,9 +43,12 @@ class OfDocuments(Task[Splits[TextDocument]]):
         return "auto" if data is None else data.format
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[TextDocument]:
-        """The documents of a text file, of a table, or a file that is one document."""
-        table = refuse_corpus(self.name, recipe.given)
-        return open_files(table, splits, one_file(self.name, _read), hold_out_documents)
+        """The documents of a text file, of a table, of a built-in corpus, or a file that is one document."""
+        own = corpus_examples(recipe.given, "documents")
+        if own is None:
+            return open_files(recipe.given, splits, one_file(self.name, _read), hold_out_documents)
+        read = {split: held_out(own, split, ENDLESS if own.size(split) is None else None) for split in splits}
+        return Splits(read.get("train", ()), read.get("valid", ()), read.get("test", ()))
 
     def texts(self, data: Splits[TextDocument], sample: int) -> Iterator[str]:
         """The first training documents."""

@@ -4,9 +4,9 @@ import os.path
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from regard.data.corpus import Split
+from regard.data.corpus import ExampleKind, Examples, Split, examples_of
 from regard.data.splits import E, Splits, hold_out
-from regard.data.tables import TABLES, ending, look
+from regard.data.tables import TABLES, ending
 from regard.errors import ConfigError, FileError, changing
 from regard.models.network import NetworkShape
 from regard.tasks.data_table import DataTable, Source
@@ -51,14 +51,9 @@ def one_file(task: str, read: Callable[[Path, str, Mapping[str, str]], list[E]])
     return read_one
 
 
-def refuse_corpus(task: str, table: DataTable) -> DataTable:
-    """Raise ConfigError if the data are a built-in corpus, for a task that has other examples."""
-    if table.corpus is not None:
-        raise ConfigError(
-            f"[data] the built-in corpus {table.corpus!r} has pairs of texts, which task {task!r} cannot use",
-            "name files: train = FILE, and valid = FILE or split = 0.9",
-        )
-    return table
+def corpus_examples(table: DataTable, kind: ExampleKind) -> Examples | None:
+    """The examples of a built-in corpus that a task asks for; None where the data are files."""
+    return None if table.corpus is None else examples_of(table.corpus, table.options, kind)
 
 
 def require_there(paths: Paths) -> None:
@@ -83,7 +78,7 @@ def settle(recipe: Recipe) -> tuple[Recipe, list[str]]:
     path = table.paths(table.train)
     require_there(path)
     assert isinstance(path, Path)
-    layout = look(path, recipe.task.parts, table.format, table.columns)
+    layout = recipe.task.layout(path, table.format, table.columns)
     others = [one for one in (table.valid, table.test) if one is not None]
     if layout.format not in TABLES or any(not isinstance(one, str) or ending(one) != ending(path) for one in others):
         return recipe, [layout.said] if layout.said else []

@@ -63,9 +63,21 @@ class Generation(Task[D]):
             if config.position_limit is not None and stepper is model.module:
                 room = config.position_limit - inputs.tokens.ids.shape[1] + 1  # the last token is not read
                 limit = max(min(limit, room), 1)
-        end, *also = _ends(model)
-        met = meeting(model.decoding.stop or (), model.tokenizer.decode)
+        end, *also = self.endings(model)
+        met = meeting(self.stops(model), model.tokenizer.decode)
         return Stop(end, limit, tuple(also), met), model.decoding.filters(config.vocabulary)
+
+    def endings(self, model: Loaded) -> tuple[int, ...]:
+        """The tokens that end an answer."""
+        return model.decoding.eos_ids or (model.tokenizer.eos_id,)
+
+    def end_id(self, model: Loaded) -> int:
+        """The token that a model learns to end an answer with."""
+        return model.tokenizer.eos_id
+
+    def stops(self, model: Loaded) -> tuple[str, ...]:
+        """The texts that end an answer, which is cut before them."""
+        return model.decoding.stop or ()
 
     def stepper(self, model: Loaded) -> Stepper[Any]:
         """What is decoded: the network itself, unless the task lets it go on beyond what it can read at once."""
@@ -99,7 +111,7 @@ class Generation(Task[D]):
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What was found for a text, as the model says it: cut before a text to stop at, with what it begins with."""
-        prefix, stops = model.decoding.prefix or "", model.decoding.stop or ()
+        prefix, stops = model.decoding.prefix or "", self.stops(model)
         added = text_after(model.tokenizer, self._preceding(model, text), self.written(model, found))
         output, stop = cut(added, stops)
         record = {"output": prefix + output, "score": found.score, "tokens": len(found.ids), "path": found.path}
@@ -114,7 +126,7 @@ class Generation(Task[D]):
 
     def written(self, model: Loaded, found: Hypothesis) -> tuple[int, ...]:
         """What was found without the token that ended it."""
-        return found.ids[:-1] if found.ids[-1] in _ends(model) else found.ids
+        return found.ids[:-1] if found.ids[-1] in self.endings(model) else found.ids
 
     def hypotheses(
         self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
@@ -167,7 +179,7 @@ class Generation(Task[D]):
         constraints = (*model.decoding.constraints, *chosen.constraints)
         if not constraints:
             return chosen
-        return replace(chosen, constraints=bind(constraints, model.tokenizer, _ends(model)))
+        return replace(chosen, constraints=bind(constraints, model.tokenizer, self.endings(model)))
 
     def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
         """Pieces of the answer as they are chosen."""
@@ -180,7 +192,7 @@ class Generation(Task[D]):
             for token in before:
                 text_of.push(token)
             text_of.end()
-        stepper, held = self.stepper(model), HeldBack(model.decoding.stop or ())
+        stepper, held = self.stepper(model), HeldBack(self.stops(model))
         stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
         if prefix:
             yield prefix
@@ -224,8 +236,3 @@ def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> s
     """What ids add to a text: where it goes on with a new word, the blank before that is theirs."""
     start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
     return whole.removeprefix(start) if before and whole.startswith(start) else tokenizer.decode(ids)
-
-
-def _ends(model: Loaded) -> tuple[int, ...]:
-    """The tokens that end an answer."""
-    return model.decoding.eos_ids or (model.tokenizer.eos_id,)

@@ -1,13 +1,13 @@
 """Tasks whose examples are a source with its target: built-in corpora, and files of pairs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from regard.data.corpus import Corpus, Pair, Split, corpus
-from regard.data.sources import PairList, read_pairs
+from regard.data.sources import PAIR, PairList, read_pairs
 from regard.errors import ConfigError, InputError
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import open_files, reading_of
+from regard.tasks.files import Paths, open_files, reading_of
 from regard.tasks.task import EVERY_SPLIT
 
 
@@ -20,15 +20,24 @@ def open_corpus(table: DataTable, splits: Collection[Split] = EVERY_SPLIT, task:
             f"[data] format {table.format!r} has documents and task {task!r} needs pairs",
             "use parallel, tsv, csv or jsonl, or auto",
         )
-    found = open_files(table, splits, read_pairs)
+    return open_pairs(table, splits, PAIR)
+
+
+def open_pairs(table: DataTable, splits: Collection[Split], parts: tuple[str, str]) -> PairList:
+    """The pairs of the files that a recipe's [data] names."""
+
+    def read(paths: Paths, format: str, columns: Mapping[str, str]) -> list[Pair]:
+        return read_pairs(paths, format, columns, parts)
+
+    found = open_files(table, splits, read)
     return PairList(found.train, found.valid, found.test)
 
 
-def read_pair_files(paths: Sequence[Path], data: DataTable | None) -> list[Pair]:
+def read_pair_files(paths: Sequence[Path], data: DataTable | None, parts: tuple[str, str] = PAIR) -> list[Pair]:
     """Pairs of one file or of two, read as those of `data` are."""
     if len(paths) > 2:
         raise InputError(f"{len(paths)} files are given", "give one file of pairs, or SOURCE TARGET")
     if len(paths) == 2:
         return read_pairs((paths[0], paths[1]))
     format, columns = reading_of(data)
-    return read_pairs(paths[0], "auto" if format == "parallel" else format, columns)
+    return read_pairs(paths[0], "auto" if format == "parallel" else format, columns, parts)

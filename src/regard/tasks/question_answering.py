@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.corpus import Split
+from regard.data.corpus import Examples, Split
 from regard.data.questions import ASKED, Question, SpanExample, SpanFinding, read_questions, split_question
 from regard.data.splits import Splits, hold_out
 from regard.data.stream import BatchStream, Position, by_length
@@ -19,7 +19,7 @@ from regard.errors import ConfigError, InputError
 from regard.metrics.answers import overlap, same_answer
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import one_file, open_files, reading_of, refuse_corpus, require_positions, window_of
+from regard.tasks.files import corpus_examples, one_file, open_files, reading_of, require_positions, window_of
 from regard.tasks.language_modelling import MEASURED
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import (
@@ -32,6 +32,7 @@ from regard.tasks.task import (
     Task,
     TrainingData,
     amount,
+    held_out,
     refuse_decoding,
 )
 from regard.tasks.task_table import TaskTable
@@ -63,7 +64,7 @@ class QuestionAnsweringTable(TaskTable):
     data_keys = frozenset({"window", "seed"})
 
 
-class QuestionAnswering(Task[Splits[Question]]):
+class QuestionAnswering(Task[Examples]):
     """A question and a passage in, the part of the passage that answers it out."""
 
     Table = QuestionAnsweringTable
@@ -71,20 +72,21 @@ class QuestionAnswering(Task[Splits[Question]]):
     needs = Needs(decodes=False, outputs=("spans",))
     example = Question
 
-    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Splits[Question]:
-        """Files in the format of SQuAD, or tables."""
-        table = refuse_corpus(self.name, recipe.given)
-        return open_files(table, splits, one_file(self.name, read_questions), _by_passage)
+    def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Examples:
+        """Files in the format of SQuAD, tables, or a built-in corpus that asks questions."""
+        own = corpus_examples(recipe.given, "questions")
+        if own is not None:
+            return own
+        found: Splits[Question] = open_files(recipe.given, splits, one_file(self.name, read_questions), _by_passage)
+        return found
 
-    def texts(self, data: Splits[Question], sample: int) -> Iterator[str]:
+    def texts(self, data: Examples, sample: int) -> Iterator[str]:
         """The first training questions, and their passages once each."""
-        taken = data.train[:sample]
+        taken = held_out(data, "train", sample)
         yield from (one.question for one in taken)
         yield from dict.fromkeys(one.context for one in taken)
 
-    def training_data(
-        self, recipe: Recipe, data: Splits[Question], module: Network, tokenizer: Tokenizer
-    ) -> TrainingData:
+    def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Windows of like length side by side."""
         plan, how = recipe.training, _finding(recipe.data, module, tokenizer)
         if plan.label_smoothing:
@@ -95,7 +97,8 @@ class QuestionAnswering(Task[Splits[Question]]):
         require_positions(recipe, module.config, how.window)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
         next(batches.start(Position()))
-        valid = [how.batch(rows) for rows in by_length(how.encode(data.valid), how, plan.batch_tokens)]
+        held = how.encode(held_out(data, "valid") if recipe.given.corpus else held_out(data, "valid", None))
+        valid = [how.batch(rows) for rows in by_length(held, how, plan.batch_tokens)]
         return TrainingData(SpanPrediction(module), batches, valid, amount(batches, data), how.window)
 
     def metrics(self, data: DataTable | None) -> tuple[str, ...]:

@@ -231,6 +231,18 @@ class Task(ABC, Generic[D]):
             raise error.beside(len(new)) from None
         return learnt.with_specials(new) if new else learnt
 
+    def adopt(self, tokenizer: Tokenizer, folder: str) -> Tokenizer:
+        """The tokenizer of a folder that training begins in, as this task needs it; it gets no new entries."""
+        lacking = [name for name in self.specials if name not in tokenizer.special_ids]
+        if Tokenizer.mask in lacking and tokenizer.can_mask:
+            lacking.remove(Tokenizer.mask)
+        if lacking:
+            raise ConfigError(
+                f"[model] from: the tokenizer in {folder} has no {lacking[0]}, which task {self.name!r} needs",
+                "begin with a model that was trained for it",
+            )
+        return tokenizer
+
     def labels(self, data: D) -> tuple[str, ...]:
         """The names of the classes; none where there are none."""
         return ()
@@ -264,6 +276,10 @@ class Task(ABC, Generic[D]):
     @abstractmethod
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The task's figures on these examples."""
+
+    def baselines(self, examples: Sequence[Any]) -> dict[str, dict[str, float]]:
+        """The same figures of rules that learn nothing, by name; none unless a task has some."""
+        return {}
 
     def reading(self, model: Loaded, how: Measuring = USUAL) -> dict[str, int]:
         """The numbers its figures go by, such as window and stride; none where nothing is cut."""

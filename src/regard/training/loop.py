@@ -21,6 +21,7 @@ from regard.data.batching import Batch
 from regard.data.stream import Batches
 from regard.errors import ConfigError, FileError, NotFiniteError, changing
 from regard.layers.reversible import Reversible
+from regard.models.checkpoint import snapshot_file
 from regard.training import resume
 from regard.training.average import mean
 from regard.training.compiling import Compiled, attempt, pays, quiet
@@ -126,9 +127,12 @@ class Run:
         plan = self.plan
         stepper = Updater(self.trainable, optimizer, plan, stream)
         awaited = PendingSteps()
+        if progress.step == 0:
+            self._snapshot(0)
         for step in range(progress.step + 1, last + 1):
             rate = plan.learning_rate * self._factor(step)
             taken = stepper.take(step, rate)
+            self._snapshot(step)
             awaited.add(taken)
             progress = replace(progress, step=step, position=taken.position)
             asked = self.interrupt.number
@@ -193,6 +197,15 @@ class Run:
         self._require_finite(progress.step)
         resume.save_state(self.folder, progress, self.trainable.module, optimizer, self.filing)
         self._publish(progress)
+
+    def _snapshot(self, step: int) -> None:
+        """Keep the weights of a step that the plan names, once they are known to be numbers."""
+        if step in self.plan.snapshots:
+            self._require_finite(step)
+            with self._writing():
+                path = snapshot_file(self.folder, step)
+                path.parent.mkdir(exist_ok=True)
+                self.filing.write(path, self.filing.kept(self.trainable.module))
 
     def _publish(self, progress: Progress) -> None:
         """Drop the states that are no longer wanted; write the model where it is their mean, or where there is none."""

@@ -58,6 +58,9 @@ class TrainingPlan(Config):
     )
     patience: int | None = Field(None, ge=1, description="evaluations in a row without a new best before it stops")
     keep: int = Field(2, ge=1, description="last states that are kept")
+    snapshots: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="steps whose weights alone are kept, in RUN/snapshots, to be looked at; 0 is before the first"
+    )
     average: int | None = Field(None, ge=2, description="states whose mean the model is; the best one if absent")
     seed: int = Field(0, ge=0, lt=2**32, description="of weights, dropout and the order of the data")
     device: str = Field("auto", description="cpu, cuda, or auto: cuda where there is one")
@@ -84,6 +87,16 @@ class TrainingPlan(Config):
         return self
 
     @model_validator(mode="after")
+    def _snapshots_are_reached(self) -> "TrainingPlan":
+        late = [step for step in self.snapshots if step > self.steps]
+        if late:
+            raise ConfigError(
+                f"the snapshot of step {late[0]} is never taken, since training ends after step {self.steps}",
+                "leave it out, or set training.steps higher",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _enough_is_kept(self) -> "TrainingPlan":
         if self.average is not None and self.keep < self.average:
             raise ConfigError(
@@ -98,6 +111,7 @@ CHANGEABLE = frozenset(
     for key in (
         *("steps", "learning_rate", "schedule", "warmup", "min_rate_ratio", "weight_decay", "clip", "label_smoothing"),
         *("precision", "compile", "evaluate_every", "save_every", "patience", "keep", "device", "track"),
+        "snapshots",
     )
 )
 """What `--resume` lets `--set` change: the weights, the optimizer and the place in the data keep their meaning."""

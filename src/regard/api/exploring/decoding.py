@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.api.exploring.reading import ExploredText, PageQuestion
+from regard.api.exploring.reading import ExploredText
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import ordered, watch_beam, watch_steps
 from regard.decoding.filters import Generated, Renormalized
@@ -22,6 +22,7 @@ from regard.errors import InputError
 from regard.tasks.explaining import finished, words
 from regard.views.decoding_page import story
 from regard.views.decoding_tree import path, tree_svg
+from regard.views.exploring.recorded import PageQuestion
 
 CANDIDATES = 8
 """Of every step."""

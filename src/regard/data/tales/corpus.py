@@ -1,0 +1,188 @@
+"""Corpus `tales`: short tales of a simulated world, with their questions, summaries, moods and dialogues.
+
+    tale      Ida wanted the blue kettle. Otto went to the castle. There he found the grey ring. …
+    question  Where did Otto find the grey ring?    castle
+    mood      what its hero feels in the end: glad, sad, angry or afraid
+    summary   Ida found the blue kettle and Nora took it.
+
+Which of these an example is, the task chooses: question_answering asks for questions, classification for moods,
+summarisation for summaries, language models for tales alone, and a task of pairs gets all that `asked` names, with
+prefixes that tell them apart, as a T5 is taught (Raffel et al. 2020, §2.4).
+
+    source   question: Where did Otto find the grey ring? tale: Ida wanted …     target   castle
+    source   summary: Ida wanted the blue kettle. …                              target   Ida found …
+
+What splits hold out is a wish: who looks for which thing, and where it lies. So no tale of one split has the hero,
+thing and place of a tale in another. Two tales of a split are never the same but by a chance below 1e-10.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regard.data.corpus import (
+    Corpus,
+    ExampleKind,
+    Examples,
+    Pair,
+    Split,
+    after_prefix,
+    draw,
+    generator,
+    register,
+    require_index,
+    stable_hash,
+)
+from regard.data.questions import Question
+from regard.data.splits import TextDocument
+from regard.data.tales.telling import Tale, tell
+from regard.data.tales.world import Wish, draw_wish, happen
+from regard.errors import ConfigError, choose
+
+ASKED = ("question", "summary", "mood")
+EVENT = 7.3
+"""Words and marks of an event, about."""
+SHORTEST, LONGEST = 40, 16_384
+
+
+@dataclass(frozen=True)
+class Tales(Corpus):
+    """Tales, their questions, summaries and moods."""
+
+    name: ClassVar[str] = "tales"
+
+    length: int = 96
+    """Words and marks of a tale, about."""
+    asked: tuple[str, ...] = ASKED
+    """What pairs of texts are about."""
+    held_out: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.length <= LONGEST:
+            raise ConfigError(f"length is {self.length}, which is no tale", f"use {SHORTEST} to {LONGEST}")
+        if self.held_out < 1:
+            raise ConfigError(f"held_out is {self.held_out}, which leaves valid and test empty", "use 1 or more")
+        for one in self.asked:
+            if one not in ASKED:
+                raise ConfigError(f"asked has {one!r}, which a tale does not answer", choose(one, ASKED))
+        if not self.asked or len(set(self.asked)) < len(self.asked):
+            raise ConfigError(f"asked is {list(self.asked)}", f"name one or more of {', '.join(ASKED)}, once each")
+
+    def size(self, split: Split) -> int | None:
+        """`held_out` for valid and test, None for train."""
+        return None if split == "train" else self.held_out
+
+    def tale(self, split: Split, index: int) -> Tale:
+        """The tale at this place."""
+        require_index(split, index, self.size(split))
+        random = generator("tales", self.seed, split, index)
+        wish = draw_wish(random)
+        while split_of(self.seed, wish) != split:
+            wish = draw_wish(random)
+        return tell(random, happen(random, wish, round(self.length / EVENT)))
+
+    def question(self, split: Split, index: int) -> Question:
+        """One of the tale's questions."""
+        tale = self.tale(split, index)
+        asked = tale.questions[draw(generator("questions", self.seed, split, index), len(tale.questions))]
+        return Question(asked.question, tale.text, ((asked.answer, asked.start),))
+
+    def example(self, split: Split, index: int) -> Pair:
+        """What a prefix asks for, and the answer; the prefixes take turns."""
+        prefix = self.asked[index % len(self.asked)]
+        if prefix == "question":
+            asked = self.question(split, index)
+            return Pair(f"question: {asked.question} tale: {asked.context}", asked.answers[0][0])
+        tale = self.tale(split, index)
+        return Pair(f"{prefix}: {tale.text}", tale.mood if prefix == "mood" else tale.summary)
+
+    def check(self, source: str) -> None:
+        """Refuse a text without a prefix that says what is asked for."""
+        after_prefix(source, tuple(f"{one}:" for one in self.asked), "tale", "write a tale after it")
+
+    def part(self, source: str) -> str | None:
+        """What its prefix says."""
+        return source.partition(":")[0] if len(self.asked) > 1 else None
+
+    def of_kind(self, kind: ExampleKind) -> Examples | None:
+        """All kinds."""
+        return self if kind == "pairs" else VIEWS[kind](self)
+
+
+register(Tales)
+
+
+@dataclass(frozen=True)
+class _View(Corpus):
+    """The same tales as another kind of example."""
+
+    name: ClassVar[str] = "tales"
+
+    tales: Tales
+
+    def size(self, split: Split) -> int | None:
+        """As many as there are tales."""
+        return self.tales.size(split)
+
+
+class Moods(_View):
+    """Tales with their moods."""
+
+    def example(self, split: Split, index: int) -> Pair:
+        """A tale and its mood."""
+        tale = self.tales.tale(split, index)
+        return Pair(tale.text, tale.mood)
+
+
+class Summaries(_View):
+    """Tales with their summaries."""
+
+    def example(self, split: Split, index: int) -> Pair:
+        """A tale and its summary."""
+        tale = self.tales.tale(split, index)
+        return Pair(tale.text, tale.summary)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions about tales."""
+
+    tales: Tales
+
+    def size(self, split: Split) -> int | None:
+        """As many as there are tales."""
+        return self.tales.size(split)
+
+    def example(self, split: Split, index: int) -> Question:
+        """A question, its tale and its answer."""
+        return self.tales.question(split, index)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Tales alone."""
+
+    tales: Tales
+
+    def size(self, split: Split) -> int | None:
+        """As many as there are tales."""
+        return self.tales.size(split)
+
+    def example(self, split: Split, index: int) -> TextDocument:
+        """A tale."""
+        return TextDocument(self.tales.tale(split, index).text)
+
+
+VIEWS: dict[ExampleKind, Callable[[Tales], Examples]] = {
+    "labels": Moods,
+    "summaries": Summaries,
+    "questions": Questions,
+    "documents": Texts,
+}
+
+
+def split_of(seed: int, wish: Wish) -> Split:
+    """The one split that all tales of a wish belong to."""
+    bucket = stable_hash("tales", seed, wish.hero, wish.thing, wish.place) % 10
+    return "test" if bucket == 0 else "valid" if bucket == 1 else "train"
