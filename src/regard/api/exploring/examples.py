@@ -25,6 +25,7 @@ def model_record(name: str, model: Model, snapshots: Sequence[int] = ()) -> dict
         "continues": model.task.continues,
         "writes": isinstance(model.task, Generation),
         "attends": attends(model),
+        "decides": model.module.config.outputs != "none",
         "reads_source": model.module.config.reads_source,
         "free": model.data is None or model.data.corpus is None,
         "snapshots": list(snapshots),

@@ -207,7 +207,7 @@ export class Explorer extends Shown {
 
   // The view that was chosen.
   show() {
-    this.tabs.replaceChildren(...VIEWS.filter((View) => this.views?.includes(View.id) ?? true).map((View) => h("button", {
+    this.tabs.replaceChildren(...VIEWS.filter((View) => this.views?.includes(View.id) ?? (View.id === this.state.view || !View.idle?.(this))).map((View) => h("button", {
       type: "button", "data-view": View.id, "aria-current": View.id === this.state.view ? "page" : undefined, onclick: () => this.go({ view: View.id }),
     }, View.title)));
     const current = this.tabs.querySelector("[aria-current]");

@@ -11,6 +11,7 @@ export class Training {
   static id = "training";
   static title = "Training";
   static lead = "The same text, read by the model as it was while it trained. Move the slider to watch the heads form.";
+  static idle = (app) => !app.models.some((one) => one.snapshots?.length);
   static refuses = (app) => (app.model.snapshots?.length ? null : "This run kept no weights on purpose while it trained. Train with --set \"training.snapshots=[0,50,100,200]\" and the heads can be watched forming.");
 
   constructor(app, body) {
