@@ -1,6 +1,7 @@
 """`regard explore`: a web page, on this machine alone, that shows what models make of a text."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,4 +85,5 @@ def _serve(app: "FastAPI", port: int, browser: bool) -> None:
         typer.echo(f"the explorer is at {address} (Ctrl-C stops it)")
         if browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([place])
+        with suppress(KeyboardInterrupt):  # how it ends
+            uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([place])
