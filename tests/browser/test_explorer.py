@@ -97,3 +97,47 @@ def test_the_scatter_and_the_table_have_every_measured_head(explorer, address, e
     explorer.tab.locator(".scatter .point").nth(4).click(force=True)
     explorer.settle()
     assert explorer.tab.locator("select >> nth=1").input_value() == measured[4].layer
+
+
+def test_a_long_text_is_shown_by_the_rows_that_are_looked_at(explorer, address, explored):
+    model, tokens = explored["gpt"], 2100
+    text = ("the cat sat on a mat, " * 100)[: tokens - 1]
+    sizes: list[int] = []
+    explorer.tab.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
+    explorer.open(address, model="gpt", text=text, tokens=0)
+    assert sum(sizes) < 2_000_000
+    explorer.tab.locator(".thumb").last.click()
+    explorer.settle()
+    explorer.tab.locator(".listing.row").press("End")
+    explorer.settle()
+    weights = model.look(text).weights("decoder.1.self", 2, rows=[-1])[0]
+    for _, place, weight in partners(explorer):
+        assert weight == pytest.approx(float(weights[place]), abs=6e-5)
+    assert explorer.tab.locator(".listing .row").count() < 120
+    explorer.tab.check("input[value=map]", force=True)
+    explorer.settle()
+    assert "largest weight under it" in explorer.text(".area")
+    for _ in range(4):
+        explorer.tab.click("button[title='Zoom in']")
+    explorer.settle()
+    assert "largest weight under it" not in explorer.text(".area")
+    assert sum(sizes) < 2_000_000
+
+
+def test_a_reading_that_is_no_longer_kept_is_read_again(browser, address, explored):
+    tab = browser.new_page()
+    tab.goto(address)
+    row = tab.evaluate(
+        """async (text) => {
+          const { HttpSource, unpack } = await import("/assets/explorer/source.js");
+          const source = new HttpSource(), asked = { model: "gpt", new_tokens: 0 };
+          const first = await source.read({ ...asked, text });
+          for (let count = 0; count < 7; count++) await source.read({ ...asked, text: "a mat" });
+          const question = { reading: first.reading, layer: "decoder.1.self", head: 1, rows: [5] };
+          return Array.from(unpack((await source.ask("rows", question)).weights).data);
+        }""",
+        TEXT,
+    )
+    expected = explored["gpt"].look(TEXT).weights("decoder.1.self", 1, rows=[5])[0]
+    assert row == pytest.approx(expected.tolist(), abs=1e-6)
+    tab.close()

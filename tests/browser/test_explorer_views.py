@@ -1,18 +1,36 @@
 """The explorer's other views in a real browser: their numbers are the model's own, and keys alone reach them."""
 
+import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from test_explorer import TEXT, TEXTS, look, there
 
+import regard
 from regard.decoding.filters import temperature
 from regard.decoding.strategies import Beam
+from regard.errors import InputError
 from regard.inspection.contextual import word_in_sentences
 from regard.inspection.four_steps import four_steps
+from regard.views.figure import label
 
-VIEWS = ("overview", "head", "steps", "decoding", "tokens", "meaning")
+VIEWS = (
+    "overview",
+    "head",
+    "steps",
+    "decoding",
+    "tokens",
+    "meaning",
+    "whatif",
+    "lens",
+    "patch",
+    "flow",
+    "compare",
+    "training",
+)
 
 
 def numbers(text: str) -> list[float]:
@@ -147,7 +165,7 @@ def test_a_link_brings_everything_back(explorer, address):
 
 def test_html_in_a_text_is_text(explorer, address):
     text = "<img src=x onerror=alert(1)>"
-    for view in VIEWS[:5]:
+    for view in ("overview", "head", "steps", "decoding", "tokens", "whatif"):
         explorer.open(address, model="gpt", text=text, view=view, tokens=2)
         assert explorer.tab.locator("#explorer img").count() == 0
     explorer.open(address, model="gpt", text="the cat", view="meaning", sentences=f"a {text}\nthe {text}", word="img")
@@ -176,3 +194,118 @@ def test_two_tabs_do_not_meet(explorer, address, browser, explored):
     )
     assert other.problems == []
     other.tab.close()
+
+
+def test_heads_that_are_switched_off_change_the_answer_as_they_do(explorer, address, explored):
+    model, text = explored["tiny"], TEXTS["tiny"]
+    explorer.open(address, model="tiny", text=text, view="whatif")
+    effects = model.head_effects(text)
+    shown = explorer.tab.locator(".effect b").all_inner_texts()
+    assert [numbers(one)[0] for one in shown] == pytest.approx([one.change for one in effects.heads], abs=6e-4)
+    for head in ("encoder.0.self:1", "decoder.1.cross:0"):
+        explorer.tab.locator(f"[data-head='{head}']").press("Enter")
+    explorer.settle()
+    found = model.what_if(text, ["encoder.0.self:1", "decoder.1.cross:0"])
+    rows = explorer.tab.locator(".compared tbody tr").count()
+    assert rows == len(found.decisions)
+    assert numbers(explorer.text(".compared > p:last-child"))[0] == pytest.approx(found.change, abs=6e-4)
+    assert explorer.tab.locator(".compared .output bdi").all_text_contents() == list(found.answers)
+    assert explorer.violations() == []
+
+
+def test_beside_a_weight_stands_what_cutting_it_does_and_a_score_splits_into_its_parts(explorer, address, explored):
+    model = explored["gpt"]
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="head", layer="decoder.1.self", head=1, row=9, cut=1)
+    effects = {one.key: one.change for one in model.edge_effects(TEXT, "decoder.1.self", 9, head=1).edges}
+    cells = explorer.tab.locator("td.cut").all()
+    for cell in cells:
+        assert numbers(cell.inner_text())[0] == pytest.approx(effects[int(cell.get_attribute("data-key"))], abs=6e-4)
+    explorer.open(
+        address, model="gpt", text=TEXT, tokens=0, view="steps", layer="decoder.1.self", head=1, row=9, key=4, why=1
+    )
+    parts = model.why(TEXT, "decoder.1.self", 1, 9, 4)
+    shown = explorer.tab.locator(".parts table").first.locator("tr").all_inner_texts()
+    for row, (name, part) in zip(shown, parts.by_query(), strict=True):
+        assert row.split("\t")[0] == name
+        assert numbers(row.rpartition("\t")[2])[0] == pytest.approx(part, abs=6e-4)
+
+
+def test_two_models_stand_side_by_side_on_one_text(explorer, address, explored):
+    explorer.open(address, model="gru", text=TEXT, view="compare", other="gpt", layer2="decoder.1.self", head2=1)
+    assert explorer.tab.locator(".side > h3").all_inner_texts() == ["gru", "gpt"]
+    for side, (name, layer, head) in enumerate((("gru", "decoder.0.cross", 0), ("gpt", "decoder.1.self", 1))):
+        place = explorer.tab.locator(".side").nth(side)
+        assert place.locator("select").input_value() == layer
+        seen = look(explored[name], TEXT)
+        row = 1 if name == "gpt" else 0  # the first that is no special token
+        weights = seen.weights(layer, head, rows=[row])[0]
+        assert float(place.locator(".partners .number").first.inner_text()) == pytest.approx(
+            float(weights.max()), abs=6e-5
+        )
+    assert explorer.violations() == []
+
+
+def test_what_is_shown_is_saved_as_a_file(explorer, address, explored):
+    explorer.open(address, model="gpt", text=TEXT, view="head", layer="decoder.0.self", head=2, tokens=0)
+    begins = {"png": b"\x89PNG", "svg": b"<?xml", "html": b"<!doctype html>", "json": b"{"}
+    for kind, beginning in begins.items():
+        with explorer.tab.expect_download() as started:
+            explorer.tab.click(f"[data-save={kind}]")
+        content = Path(started.value.path()).read_bytes()
+        assert content.startswith(beginning)
+        if kind == "json":
+            found = torch.tensor(json.loads(content)["heads"]["2"])
+            torch.testing.assert_close(found, look(explored["gpt"], TEXT).weights("decoder.0.self", 2)[: len(found)])
+
+
+def test_each_layer_says_what_it_would_decide_and_attention_is_shown_in_three_ways(explorer, address, explored):
+    model = explored["gpt"]
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="lens")
+    lens = model.logit_lens(TEXT)
+    rows = explorer.tab.locator("tbody tr")
+    assert rows.locator("th").all_inner_texts() == list(reversed(lens.layers))
+    for row, cells in zip(rows.all(), reversed(lens.cells), strict=True):
+        assert row.locator("td bdi").all_text_contents() == [label(one.likeliest[0].name) for one in cells]
+    assert explorer.violations() == []
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="flow", layer="decoder.1.self")
+    flow = model.attention_flow(TEXT, "decoder.1.self")
+    for at, table in enumerate((flow.raw, flow.rollout, flow.gradient)):
+        shown = explorer.tab.locator(".grid").nth(at).locator("tbody tr").last.locator("td").all_inner_texts()
+        assert [numbers(one)[0] for one in shown] == pytest.approx(table[-1].tolist(), abs=6e-3)
+    assert explorer.violations() == []
+
+
+def test_patching_brings_the_answer_back(explorer, address, explored):
+    model = explored["tiny"]
+    text, others = "en: 2001-05-03", [f"en: {year}-05-03" for year in range(1990, 2000)]
+    for other in others:
+        try:
+            found = model.patching(text, other)
+        except InputError:  # the same answer, or another number of tokens
+            continue
+        break
+    explorer.open(address, model="tiny", text=text, view="patch", instead=other)
+    first = explorer.tab.locator(".grid").first.locator("tbody tr").first.locator("td").all_inner_texts()
+    assert [numbers(one)[0] for one in first] == pytest.approx(found.stacks[0].recovered[0].tolist(), abs=6e-3)
+
+
+def test_the_training_slider_shows_the_weights_that_were_kept(explorer, address, tiny):
+    text = TEXTS["tiny"]
+    explorer.open(address, model="tiny", text=text, view="training")
+    layer = explorer.tab.locator(".layer h3").first.inner_text()
+    explorer.tab.locator(".thumb").first.click()
+    explorer.settle()
+    for place, step in enumerate((0, 3)):
+        explorer.tab.locator("input[name=step]").press("Home" if place == 0 else "End")
+        explorer.tab.wait_for_timeout(300)  # the slider waits for the last of its moves
+        explorer.settle()
+        assert explorer.text("label output") == str(step)
+        kept = regard.load(tiny, "cpu", snapshot=step)
+        weights = kept.look(text).weights(layer, 0, rows=[0])[0]
+        explorer.tab.wait_for_selector(".partners .number")
+        assert float(explorer.tab.locator(".partners .number").first.inner_text()) == pytest.approx(
+            float(weights.max()), abs=6e-5
+        )
+    assert explorer.violations() == []
+    explorer.open(address, model="gpt", text=TEXT, view="training")
+    assert "kept no weights" in explorer.text(".lead")

@@ -19,15 +19,19 @@ def squad() -> str:
     return json.dumps({"data": [{"paragraphs": [{"context": "it is fine.", "qas": [question]}]}]})
 
 
+CHAT = [{"role": "user", "content": "fine"}, {"role": "assistant", "content": "dull"}]
 HALF = ("--precision", "bfloat16")
 CASES = {
     "language_modelling": ("\n".join(WORDS), {"architecture": "decoder"}, "fine"),
+    "chat": (json.dumps({"messages": CHAT}), {"architecture": "decoder"}, "fine"),
     "masked": ("\n\n".join(WORDS), {"architecture": "encoder", "head": "masked"}, "so [MASK] !"),
     "denoising": ("\n\n".join(WORDS), {}, "so <extra_id_0> !"),
     "classification": ("\n".join(f"{n % 2} {word}" for n, word in enumerate(WORDS)), {"head": "labels"}, "fine"),
     "question_answering": (squad(), {"head": "spans"}, "what is it?\tit is fine."),
 }
+WRITING = ("language_modelling", "denoising", "chat")
 KEYS = {
+    "chat": {"output", "score", "tokens", "path"},
     "language_modelling": {"output", "score", "tokens", "path"},
     "masked": {"output", "fills"},
     "denoising": {"output", "spans", "score"},
@@ -35,6 +39,7 @@ KEYS = {
     "question_answering": {"output", "score", "start", "end"},
 }
 METRICS = {
+    "chat": {"exact_match", "chrf", "loss", "perplexity"},
     "language_modelling": {"loss", "perplexity", "bits_per_byte"},
     "masked": {"loss", "accuracy"},
     "denoising": {"loss"},
@@ -50,10 +55,11 @@ def trained(request, tmp_path_factory) -> tuple[str, Path, Path]:
     folder = tmp_path_factory.mktemp(task)
     (folder / "data.txt").write_text(content + "\n")
     model = SHAPE | ({"architecture": "encoder"} if task in ("classification", "question_answering") else {}) | shape
-    data = {"train": "data.txt", "valid": "data.txt", "test": "data.txt", "folder": str(folder), "window": 11}
-    kind = {"kind": "characters" if task in ("language_modelling", "denoising") else "wordpiece", "size": 150}
+    data = {"train": "data.txt", "valid": "data.txt", "test": "data.txt", "folder": str(folder)}
+    data["window"] = 61 if task == "chat" else 11
+    kind = {"kind": "characters" if task in WRITING else "wordpiece", "size": 150}
     values = {"task": task, "data": data, "tokenizer": kind, "model": model, "training": TRAINING}
-    if task in ("language_modelling", "denoising", "translation"):
+    if task in WRITING:
         values["decoding"] = {"max_new_tokens": 3}
     regard.train(regard.tasks.recipe.Recipe.model_validate(values), folder / "model")
     return task, folder / "model", folder / "data.txt"
@@ -104,13 +110,13 @@ def test_every_task_answers_and_is_measured_in_half_precision(call, trained):
 
 def test_options_of_writing_are_refused_by_tasks_that_write_nothing(call, trained):
     task, model, _ = trained
-    writes = task in ("language_modelling", "denoising")
+    writes = task in WRITING
     for option in (("--beams", "2"), ("--max-new-tokens", "2")):
         answer = call("run", model, CASES[task][2], *option)
         assert answer.code == (0 if writes else 1)
         assert writes or f"task '{task}' writes no text" in answer.err
     streamed = call("run", model, CASES[task][2], "--stream")
-    assert streamed.code == (0 if task == "language_modelling" else 1)
+    assert streamed.code == (0 if task in ("language_modelling", "chat") else 1)
 
 
 def test_a_passage_may_be_given_apart(call, trained):

@@ -248,3 +248,19 @@ def test_half_precision_is_measured_like_the_same_weights():
         maps = seen.weights(found.layer, found.head).double()
         maps = maps / maps.sum(dim=-1, keepdim=True)
         assert_close(torch.tensor(found.sink).double(), maps[1:, 0].mean())
+
+
+def test_of_a_long_text_the_rows_that_are_looked_at_are_measured_alone():
+    tokens = len(TWICE)
+    even = torch.ones(tokens, tokens).tril()
+    wanted = torch.stack(
+        [rows_to({row: row - 1 for row in range(2, tokens)}, tokens), even / even.sum(-1, keepdim=True)]
+    )
+    seen, most = planted(TWICE, wanted), 4
+    read = [row for row in (at * tokens // most for at in range(most)) if row]  # the first is never counted
+    for found, map in zip(measure_heads(seen, most_rows=most), wanted, strict=True):
+        assert found.sink == pytest.approx(float(map[read, 0].mean()), abs=1e-6)
+        left = map[read, 1:] / map[read, 1:].sum(dim=1, keepdim=True)
+        weight = map[read, 1:].sum(dim=1)
+        entropy = (torch.special.entr(left).sum(dim=1) * weight).sum() / weight.sum()
+        assert found.entropy == pytest.approx(float(entropy), abs=1e-5)

@@ -1,11 +1,14 @@
 """The explorer's server: this machine alone, no path is opened, bad input gets a sentence, and memory is bounded."""
 
 import base64
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.api.exploring.reading import A_SESSION, GoneError, TextStore, Wanted, read
 from small_models import small_model
 
@@ -89,6 +92,7 @@ def test_the_page_and_its_programs_are_there(client):
         ({"model": "gpt", "text": "a", "path": "/etc/passwd"}, "path: Extra inputs"),
         ({"model": "gpt", "text": 7}, "text: Input should be a valid string"),
         ({"model": "gpt"}, "text: Field required"),
+        ({"model": "gpt", "text": "a", "step": 3}, "kept no weights"),
         ({"model": "gpt", "text": "a", "new_tokens": 10**9}, "less than or equal to 1024"),
     ],
 )
@@ -144,3 +148,26 @@ def test_the_store_forgets_the_longest_unused_and_keeps_the_newest(models):
     names = [large.put("a", one) for _ in range(A_SESSION + 1)]
     with pytest.raises(GoneError):
         large.get("a", names[0])
+
+
+def test_a_checkpoint_that_vanishes_while_the_page_is_open_is_in_memory(models, tmp_path):
+    models["gpt"].save(tmp_path / "gpt")
+    client = TestClient(
+        explorer({"gpt": regard.load(tmp_path / "gpt", "cpu")}),
+        base_url="http://127.0.0.1:8421",
+        headers={"x-session": "one"},
+    )
+    before = asked(client, model="gpt", text=TEXT, new_tokens=3).json()["output"]
+    shutil.rmtree(tmp_path / "gpt")
+    found = asked(client, model="gpt", text=TEXT, new_tokens=3).json()
+    assert found["output"] == before
+    assert asked(client, "ask/path", reading=found["reading"], new_tokens=2).status_code == 200
+
+
+def test_what_is_switched_off_for_one_is_on_for_another(client, models):
+    reading = asked(client, model="dates", text=TEXT).json()["reading"]
+    heads = ["decoder.0.cross:0", "decoder.1.cross:2", "encoder.1.self:1"]
+    expected = [models["dates"].what_if(TEXT, [head]).change for head in heads]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda head: asked(client, "ask/what_if", reading=reading, without=[head]).json(), heads))
+    assert [one["change"] for one in found] == pytest.approx(expected, abs=1e-6)

@@ -59,6 +59,12 @@ BASES: dict[str, dict[str, Any]] = {
         },
         "decoding": {"strategy": "sample"},
     },
+    "chat": {
+        "task": "chat",
+        "data": {"train": "chats.jsonl", "window": 60},
+        "tokenizer": {"kind": "characters", "size": 90},
+        "model": SMALL | {"architecture": "decoder"},
+    },
     "masked": {
         "task": "masked",
         "data": {"train": "text.txt", "window": 9},
@@ -187,6 +193,11 @@ def folder(tmp_path_factory) -> Path:
     gaps = [f"{word[:2]}<mask>{word[3:]} ;\t{word[2]}\n" for word in WORDS] * 2
     (found / "gaps.tsv").write_text("".join(gaps))
     (found / "labels.tsv").write_text("".join(f"{word} is good\tyes\n{word} is bad\tno\n" for word in WORDS))
+    for word in WORDS:
+        said = [("user", f"how {word}?"), ("assistant", f"very {word}."), ("user", "so?"), ("assistant", "yes.")]
+        messages = [{"role": role, "content": content} for role, content in said]
+        with (found / "chats.jsonl").open("a") as file:
+            file.write(json.dumps({"messages": messages}) + "\n")
     asked = [{"question": f"how {word}?", "context": f"it is {word}.", "answer": word} for word in WORDS]
     (found / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
     plain = BASES["masked"] | {

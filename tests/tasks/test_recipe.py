@@ -72,6 +72,9 @@ CONTENT = {
     "denoising": lambda word: f"{word} {word} is {word}.\n",
     "classification": lambda word: f"{len(word) % 2} {word} is {word}.",
     "question_answering": str,
+    "chat": lambda word: json.dumps(
+        {"messages": [{"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}
+    ),
     "summarisation": lambda word: f"{word} {word}",
 }
 """What stands on a line of a task's file."""
@@ -93,6 +96,8 @@ def questions(recipe: Recipe) -> list[str]:
     texts = [example[0][:1000] for example in held_out(data, "test", 3) or held_out(data, "valid", 3)]
     if recipe.task.name == "question_answering":
         return [f"{text}\tone is one." for text in texts]
+    if recipe.task.name == "chat":
+        return [messages[0].content for messages in texts]
     hidden = {"masked": "[MASK]", "denoising": "<extra_id_0>"}.get(recipe.task.name)
     return texts if hidden is None else [text.replace("is", hidden) for text in texts]
 
@@ -110,13 +115,19 @@ def test_a_shipped_recipe_reads_and_its_data_exist(name, tmp_path):
 
 TINY = ["training.steps=2", "training.batch_tokens=256", "tokenizer.sample=53", "model.width=12"]
 TINY += ["training.compile=false"]
+WINDOWS = {"chat": 151}
+"""Of tasks that refuse what does not fit, in place of cutting it."""
 
 
 def made_tiny(name: str, folder: Path) -> list[str]:
     """The changes that let a shipped recipe train in a moment."""
     recipe = read_recipe(name)
     fixed = ("model.width", "tokenizer") if recipe.model.begins_in else ()
-    tiny = [*TINY] if recipe.data is None or recipe.data.window is None else [*TINY, "data.window=23"]
+    tiny = (
+        [*TINY]
+        if recipe.data is None or recipe.data.window is None
+        else [*TINY, f"data.window={WINDOWS.get(recipe.task.name, 23)}"]
+    )
     tiny += ["model.heads=2"] if "heads" in type(recipe.model).model_fields else []
     tiny += ["decoding.max_new_tokens=5"] if recipe.task.writes else []
     known = None if recipe.data is None else recipe.data.corpus

@@ -58,8 +58,7 @@ class AdapterFiling(Filing):
 def begin_from(shape: Checkpoint, task: Task[Any], labels: tuple[str, ...]) -> Begun:
     """The folder's network with the head that the task needs."""
     found = read_model(Path(shape.folder))
-    base, tokenizer = merge(found.module), found.tokenizer
-    _require_specials(task, tokenizer, shape.folder)
+    base, tokenizer = merge(found.module), task.adopt(found.tokenizer, shape.folder)
     config = _config(base.config, shape, task, labels)
     digest = None if shape.adapter is None else identity(base)
     fresh = config.build()
@@ -88,18 +87,6 @@ def _config(config: NetworkConfig, shape: Checkpoint, task: Task[Any], labels: t
     if "dropout" not in type(changed).model_fields:
         raise ConfigError(f"[model] dropout has no effect on {changed.words}", "leave it out")
     return type(changed).model_validate(changed.model_dump() | {"dropout": shape.dropout})
-
-
-def _require_specials(task: Task[Any], tokenizer: Tokenizer, folder: str) -> None:
-    """A tokenizer that was learnt gets no new entries."""
-    lacking = [name for name in task.specials if name not in tokenizer.special_ids]
-    if Tokenizer.mask in lacking and tokenizer.can_mask:
-        lacking.remove(Tokenizer.mask)
-    if lacking:
-        raise ConfigError(
-            f"[model] from: the tokenizer in {folder} has no {lacking[0]}, which task {task.name!r} needs",
-            "begin with a model that was trained for it",
-        )
 
 
 def _told(folder: str, kept: dict[str, torch.Tensor], new: list[str], old: list[str]) -> str:

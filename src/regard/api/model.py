@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -16,14 +16,16 @@ from regard.api.inside import Inside
 from regard.api.watched import Watched
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.speculative import Draft, DraftModel, PromptLookup
 from regard.decoding.strategies import Beam, Strategy
-from regard.devices import dtype_of, usable_device
+from regard.devices import INT8, dtype_of, usable_device
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
-from regard.layers.linear import parameter_count
+from regard.layers.linear import in_int8, keep_int8, parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.network import Network
+from regard.tasks.chat import ConversationText, Spoken, as_chat, is_spoken
 from regard.tasks.data_table import DataTable
 from regard.tasks.decoding_table import DecodingTable
 from regard.tasks.explaining import explain
@@ -48,6 +50,8 @@ class Model(Inside):
     """What it was trained by, where that is known."""
     adapters: Mapping[str, "Model"] = field(default_factory=dict)
     """The same model through each adapter that was loaded beside it; all share its weights."""
+    draft: Draft | None = None
+    """Who guesses what it writes, where somebody does."""
 
     @property
     def data(self) -> DataTable | None:
@@ -61,14 +65,21 @@ class Model(Inside):
 
     @property
     def precision(self) -> str:
-        """The type of its numbers, such as float32."""
+        """The type of its numbers, such as float32; int8 where its weights were rounded."""
+        if in_int8(self.module):
+            return INT8
         return str(self.module.dtype).removeprefix("torch.")
 
     def to(self, device: str | torch.device | None = None, precision: str = "auto") -> "Model":
-        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16)."""
+        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16, int8)."""
         place = self.device if device is None else usable_device(device)
+        dtype = dtype_of(precision, place)
+        if self.precision == INT8 and precision not in ("auto", INT8):
+            raise InputError(f"weights in int8 are not {precision} again", "load the model anew")
         for one in (self, *self.adapters.values()):
-            one.module.to(device=place, dtype=dtype_of(precision))
+            one.module.to(device=place, dtype=dtype)
+            if precision == INT8:
+                keep_int8(one.module)
         return self
 
     @property
@@ -82,7 +93,7 @@ class Model(Inside):
 
     def run(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str] | Spoken,
         *,
         strategy: Strategy | None = None,
         max_new_tokens: int | None = None,
@@ -94,8 +105,12 @@ class Model(Inside):
 
         A translator and a language model give a text, a classifier its labels with their probabilities. An answer is
         cut before a text of `stop`. A beam with `n_best` gives a list of its best. With `special_tokens` the names of
-        special tokens in a text are these tokens; without, they are text like any other.
+        special tokens in a text are these tokens; without, they are text like any other. Messages are a conversation.
         """
+        if is_spoken(text):
+            if special_tokens:
+                raise InputError("special_tokens has no effect on messages: what people say is text", "leave it out")
+            return self.chat(text, strategy=strategy, max_new_tokens=max_new_tokens, stream=stream, stop=stop)
         if stop is not None:
             ends = (stop,) if isinstance(stop, str) else tuple(stop)
             _ = self.writer
@@ -112,7 +127,7 @@ class Model(Inside):
                 raise InputError(f"{len(text)} texts cannot share one stream", "stream one text at a time")
             self.check(text)
             return self.writer.stream(self, text, strategy, max_new_tokens)
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = [text] if isinstance(text, str) else list(cast(Sequence[str], text))
         values: list[Any]
         if isinstance(strategy, Beam) and strategy.n_best is not None:
             found = self.n_best(texts, strategy.n_best, strategy, max_new_tokens)
@@ -120,6 +135,20 @@ class Model(Inside):
         else:
             values = [answer.value for answer in self.answers(texts, strategy, max_new_tokens)]
         return values[0] if isinstance(text, str) else values
+
+    def chat(
+        self,
+        messages: Spoken,
+        *,
+        strategy: Strategy | None = None,
+        max_new_tokens: int | None = None,
+        stream: bool = False,
+        stop: str | Sequence[str] | None = None,
+    ) -> Any:
+        """What the assistant says next to messages with role and content, written down by the model's chat template."""
+        return as_chat(self).run(
+            ConversationText(messages), strategy=strategy, max_new_tokens=max_new_tokens, stream=stream, stop=stop
+        )
 
     def answers(
         self, texts: Sequence[str], strategy: Strategy | None = None, max_new_tokens: int | None = None
@@ -145,6 +174,24 @@ class Model(Inside):
         """This model with some keys of [decoding] changed."""
         table = DecodingTable.model_validate(self.decoding.model_dump(exclude_none=True) | changes)
         return replace(self, decoding=table)
+
+    def drafted_by(self, draft: "Model | PromptLookup") -> "Model":
+        """This model, with a smaller one or `PromptLookup()` guessing what it writes: the same text, sooner."""
+        _ = self.writer
+        if isinstance(draft, PromptLookup):
+            return replace(self, draft=draft)
+        small, own = draft.module.config, self.module.config
+        if draft.tokenizer != self.tokenizer or small.vocabulary > own.vocabulary:
+            sizes = f"{small.vocabulary:,} entries, the model {own.vocabulary:,}"
+            raise InputError(
+                f"the draft cuts text by another vocabulary: it has {sizes}", "use one with the same tokenizer"
+            )
+        if not small.decodes or small.reads != own.reads:
+            raise InputError(
+                f"a model that reads {' and '.join(small.reads)} cannot guess what this one writes",
+                f"use one that writes text and reads {' and '.join(own.reads)}",
+            )
+        return replace(self, draft=DraftModel(draft.module))
 
     def explain(
         self,
@@ -228,7 +275,7 @@ class Model(Inside):
             state = self.module.start(inputs)
             seen.started()
             logits, _ = self.module.extend(read, state)
-            written = (*ids, self.tokenizer.eos_id)
+            written = (*ids, self.writer.end_id(self))
             likely = logits[0].double().log_softmax(dim=-1)[range(len(written)), list(written)]
             rows, terms = (0,) * len(written), tuple(likely.tolist())
             finished([Hypothesis(written, float(likely.sum()), rows, terms)])

@@ -26,10 +26,13 @@ def frame(page: str) -> str:
     )
 
 
-def display(shown: str) -> bool:
-    """Show HTML in the notebook this runs in, if it runs in one."""
+def running() -> bool:
+    """Whether this is a notebook."""
     ipython = sys.modules.get("IPython")  # there wherever a notebook runs
-    if ipython is None or not hasattr(ipython.get_ipython(), "kernel"):
-        return False
-    ipython.display.display(ipython.display.HTML(shown))
-    return True
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+def display(shown: object) -> None:
+    """Show HTML, or a widget, in the notebook this runs in."""
+    ipython = sys.modules["IPython"]
+    ipython.display.display(ipython.display.HTML(shown) if isinstance(shown, str) else shown)

@@ -2,6 +2,7 @@
 
 import tempfile
 import webbrowser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,11 +50,24 @@ class Watched(Recording):
         draw_seen(self.only(batch), self._named(), Path(path), shown)
 
     def show(self, *, layer: str | None = None, batch: int | None = None) -> None:
-        """Show one text to explore: in a notebook inside it, elsewhere in the browser."""
-        from regard.views.look import seen_page
+        """Show one text to explore: in a notebook inside it, elsewhere in the browser.
 
-        page = seen_page(self.only(batch), self._named(), layer)
-        if notebook.display(notebook.frame(page)):
+        With the extra `notebook` it is a widget, for texts of any length; without, and in the browser, a page that
+        holds the largest weights.
+        """
+        from regard.views.look import require_one, seen_page
+
+        seen, tokenizer = self.only(batch), self._named()
+        require_one(seen)
+        if notebook.running() and find_spec("anywidget"):
+            from regard.views.exploring.recorded import ShownRecording
+            from regard.views.exploring.widget import RecordingWidget
+
+            notebook.display(RecordingWidget(ShownRecording(seen, tokenizer), layer, self.keeps_values))
+            return
+        page = seen_page(seen, tokenizer, layer)
+        if notebook.running():
+            notebook.display(notebook.frame(page))
             return
         path = Path(tempfile.mkdtemp(prefix="regard-")) / "attention.html"
         write_text(path, page)

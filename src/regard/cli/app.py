@@ -17,6 +17,7 @@ import typer
 from regard import __version__
 from regard.cli import (
     bench,
+    chat,
     compare,
     convert,
     demo,
@@ -67,6 +68,7 @@ def program(
 app.command()(demo.demo)
 app.command(cls=train.TrainCommand)(train.train)
 app.command()(run.run)
+app.command()(chat.chat)
 app.command()(evaluate.evaluate)
 app.command()(look.look)
 app.command()(explore.explore)

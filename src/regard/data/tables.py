@@ -31,6 +31,10 @@ NAMES = {
     "question": ("question", "query"),
     "context": ("context", "passage", "paragraph"),
     "answer": ("answer", "answers"),
+    "messages": ("messages", "conversations", "dialogue"),
+    "conversation": ("conversation", "conversation_id", "dialogue_id"),
+    "role": ("role", "speaker"),
+    "content": ("content", "text", "utterance"),
     "summary": ("summary", "highlights", "abstract", "headline", "title"),
 }
 """What columns are called, the likeliest name first."""
@@ -85,12 +89,13 @@ def look(path: Path, parts: tuple[str, ...], format: str = "auto", columns: Mapp
 def _format_of(beginning: Sequence[str], parts: tuple[str, ...]) -> str:
     """By what the first lines hold: objects, or a tab in each where an example has several parts."""
     lines = [line for line in beginning if line.strip()]
-    if lines and all(line.lstrip().startswith("{") for line in lines) and _object(lines[0]) is not None:
+    if lines and all(line.lstrip().startswith("{") for line in lines) and first_object(lines[0]) is not None:
         return "jsonl"
     return "tsv" if lines and len(parts) > 1 and all("\t" in line for line in lines) else "text"
 
 
-def _object(line: str) -> dict[str, Any] | None:
+def first_object(line: str) -> dict[str, Any] | None:
+    """The object that a line is, if it is one."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -99,7 +104,7 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _of_objects(path: Path, beginning: Sequence[str], parts: tuple[str, ...], given: dict[str, str]) -> Layout:
-    keys = list(_object(beginning[0]) or {})
+    keys = list(first_object(beginning[0]) or {})
     found = _by_name(path, keys, parts, given)
     columns = found if all(part in found for part in parts) else {part: part for part in parts} | given
     plain = all(part == name for part, name in columns.items())

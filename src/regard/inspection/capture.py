@@ -58,6 +58,11 @@ class Recording:
         self._grows = False  # whether a module called by itself goes on from its cache
 
     @property
+    def keeps_values(self) -> bool:
+        """Whether the values are kept, so that the four steps can be shown."""
+        return self._values
+
+    @property
     def layers(self) -> list[str]:
         """The layers that attended, in the order they did: `encoder.0.self`, `decoder.1.cross` …"""
         return list(self.forwards[-1].layers) if self.forwards else []

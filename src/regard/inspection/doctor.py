@@ -115,16 +115,16 @@ def _verdict(law: Law, model: Examined, begun: float) -> Verdict:
     reason = law.unfit(model)
     if reason is not None:
         return Verdict(law.name, law.statement, "not applicable", reason=reason)
-    worst, broken = 0.0, None  # of all inputs, or of the first that breaks it
+    worst, broken, bound = 0.0, None, law.bound(model)
     with torch.random.fork_rng():
         for trial in law.trials(model):
             found, _ = _departure(law, model, trial)
             worst = max(worst, found)
-            if not found <= law.tolerance:
+            if not found <= bound:
                 broken = trial
                 break
         sampled = law.sample if model.large else ""
-        passed = Verdict(law.name, law.statement, "pass", worst, law.tolerance, law.unit, sampled=sampled)
+        passed = Verdict(law.name, law.statement, "pass", worst, bound, law.unit, sampled=sampled)
         if broken is None:
             return replace(passed, seconds=time.perf_counter() - begun)
         smallest = shrunk(law, model, broken)
@@ -139,7 +139,7 @@ def _departure(law: Law, model: Examined, trial: Trial) -> tuple[float, str]:
     try:
         return law.depart(model, trial), ""
     except Exception as error:
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):  # says nothing of the law
             raise
         return math.inf, f"it raised {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
 
@@ -158,7 +158,7 @@ def shrunk(law: Law, model: Examined, trial: Trial) -> Trial:
             if tries > TRIES or time.perf_counter() > last:
                 return trial
             found, other = _departure(law, model, one)
-            if not found <= law.tolerance and bool(other) == bool(raised):
+            if not found <= law.bound(model) and bool(other) == bool(raised):
                 trial, smaller = one, True
                 break
     return trial

@@ -31,6 +31,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.inspection.capture import Recording
 from regard.inspection.maps import token_ids
+from regard.inspection.trace import TILE
 
 MEASURES = ("sink", "special", "entropy", "distance", "previous", "following", "same", "induction", "repeated")
 CHARACTERS = {"previous": "previous token", "following": "next token", "induction": "induction", "same": "same word"}
@@ -94,8 +95,11 @@ class _Sums:
         return float(self.totals[name][head] / self.counts[name][head])
 
 
-def measure_heads(seen: Recording, special: Sequence[int] = ()) -> list[HeadMeasures]:
-    """Every head of every layer that was seen, over all texts; `special` are the ids of special tokens."""
+def measure_heads(seen: Recording, special: Sequence[int] = (), most_rows: int | None = None) -> list[HeadMeasures]:
+    """Every head of every layer that was seen, over all texts; `special` are the ids of special tokens.
+
+    Of a longer text at most so many rows are looked at, evenly spread, where `most_rows` says how many.
+    """
     found: dict[str, _Sums] = {}
     for index in range(seen.sequences):
         one = seen.only(index)
@@ -103,7 +107,8 @@ def measure_heads(seen: Recording, special: Sequence[int] = ()) -> list[HeadMeas
             trace = one.trace(layer)
             sums = found.setdefault(layer, _Sums(trace.heads))
             rows, columns = (torch.tensor(ids) for ids in token_ids(one, layer))
-            _measure(sums, one, layer, _Text(rows, columns, frozenset(special), one.crosses(layer)))
+            text = _Text(rows, columns, frozenset(special), one.crosses(layer))
+            _measure(sums, one, layer, text, most_rows or len(rows))
     if not found:
         raise InputError("nothing was seen", "run the model inside the `with` block, then ask")
     return [_measures(layer, head, sums) for layer, sums in found.items() for head in range(sums.heads)]
@@ -149,28 +154,37 @@ def sized(weights: Float[Tensor, "heads rows keys"]) -> Float[Tensor, "heads row
     return torch.where(whole > TRACE, sizes / whole.clamp(min=TRACE), 0.0)
 
 
-def _tiles(seen: Recording, layer: str) -> Iterator[tuple[int, Tensor]]:
-    first = 0
-    for tile in seen.trace(layer).tiles():
-        yield first, sized(tile)
-        first += tile.shape[1]
+def _tiles(seen: Recording, layer: str, most: int) -> Iterator[tuple[Int[Tensor, "rows"], Tensor]]:
+    """Rows, some at a time, and their weights."""
+    trace = seen.trace(layer)
+    count = len(trace.places())
+    if count <= most:
+        first = 0
+        for tile in trace.tiles():
+            yield torch.arange(first, first + tile.shape[1]), sized(tile)
+            first += tile.shape[1]
+        return
+    spread = torch.arange(most) * count // most
+    together = most if seen.mechanism(layer) else max(1, TILE // (trace.heads * trace.calls[-1].keys))
+    for first in range(0, most, together):
+        some = spread[first : first + together]
+        yield some, sized(trace.weights(some.tolist()))
 
 
-def _measure(sums: _Sums, seen: Recording, layer: str, text: _Text) -> None:
+def _measure(sums: _Sums, seen: Recording, layer: str, text: _Text, most: int) -> None:
     special = text.is_special(text.columns)
     others = special.clone()
     others[:1] = False
     first = torch.zeros_like(special)
     first[:1] = True
-    for begin, tile in _tiles(seen, layer):
-        row_ids = text.rows[begin : begin + tile.shape[1]]
+    for places, tile in _tiles(seen, layer, most):
+        row_ids = text.rows[places]
         counted = ~text.is_special(row_ids)
-        if not text.cross and begin == 0:
-            counted[0] = False  # it has itself alone to look at, in a decoder
+        if not text.cross:
+            counted &= places > 0  # the first has itself alone to look at, in a decoder
         if not bool(counted.any()):
             continue
-        tile, row_ids = tile[:, counted], row_ids[counted]
-        places = torch.arange(begin, begin + len(counted))[counted]
+        tile, row_ids, places = tile[:, counted], row_ids[counted], places[counted]
         alike = torch.ones(tile.shape[:2], dtype=torch.float64)
         sums.add("sink", tile[:, :, first].sum(dim=-1), alike)
         sums.add("special", tile[:, :, others].sum(dim=-1), alike)

@@ -15,11 +15,14 @@ from regard.models.config import transformer_config
 from regard.models.families import FAMILIES
 from regard.models.lora import merged_state
 from regard.models.network import Network
+from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.generation import Generation
 from regard.tasks.language_modelling import LanguageModellingTable
 from regard.tasks.sentence_embedding import SentenceEmbeddingTable
 from regard.tasks.task import Loaded
 from regard.tasks.task_table import TaskTable
 from regard.tasks.text_to_text import TextToTextTable
+from regard.text.chat_template import source_of
 from regard.text.kept_settings import write_kept_settings
 from regard.text.pretrained import PretrainedTokenizer
 from regard.text.tokenizer import Tokenizer, parse_engine
@@ -47,13 +50,19 @@ def write_folder(folder: Path, model: Loaded) -> str:
     if module.config.context is not None:
         settings["model_max_length"] = module.config.context
     write_json(folder / "tokenizer_config.json", settings)
-    if isinstance(tokenizer, PretrainedTokenizer):
-        write_kept_settings(folder, tokenizer.settings)
+    kept = tokenizer.settings if isinstance(tokenizer, PretrainedTokenizer) else {}
+    write_kept_settings(folder, {"chat_template": source_of(tokenizer), **kept})
     if module.config.outputs == "tokens":
-        write_json(folder / GENERATION, to_generation_config(model.decoding, ids))
+        write_json(folder / GENERATION, to_generation_config(_decoding(model), ids))
     if isinstance(task, SentenceEmbeddingTable):
         write_sentences(folder, transformer_config(module.config).width, task)
     return family.name
+
+
+def _decoding(model: Loaded) -> DecodingTable:
+    """How it answers, with every token that ends an answer: of a chat also what its template has."""
+    ends = model.task.endings(model) if isinstance(model.task, Generation) else ()
+    return model.decoding.model_copy(update={"eos_ids": ends}) if len(ends) > 1 else model.decoding
 
 
 def with_segments(module: Network) -> Network:

@@ -185,7 +185,7 @@ class Network(nn.Module, ABC):
     """A model as everything else sees it. One that does not decode leaves out `start` and `extend`.
 
     Laws: padding and neighbours change nothing; where it decodes, no token sees a later one, and `start` with steps
-    gives what `forward` does (`inspection/laws.py` has them all).
+    gives what `forward` does (`inspection/laws` has them all).
     """
 
     config: NetworkConfig

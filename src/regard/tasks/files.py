@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.data.corpus import ExampleKind, Examples, Split, examples_of
 from regard.data.splits import E, Splits, hold_out
-from regard.data.tables import TABLES, ending, look
+from regard.data.tables import TABLES, ending
 from regard.errors import ConfigError, FileError, changing
 from regard.models.network import NetworkShape
 from regard.tasks.data_table import DataTable, Source
@@ -78,7 +78,7 @@ def settle(recipe: Recipe) -> tuple[Recipe, list[str]]:
     path = table.paths(table.train)
     require_there(path)
     assert isinstance(path, Path)
-    layout = look(path, recipe.task.parts, table.format, table.columns)
+    layout = recipe.task.layout(path, table.format, table.columns)
     others = [one for one in (table.valid, table.test) if one is not None]
     if layout.format not in TABLES or any(not isinstance(one, str) or ending(one) != ending(path) for one in others):
         return recipe, [layout.said] if layout.said else []

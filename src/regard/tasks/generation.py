@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from regard.data.batching import Inputs, Padded
 from regard.data.sentinels import filled
 from regard.decoding.constraints import bind
-from regard.decoding.engine import generate_ranked, stream
+from regard.decoding.engine import generate_ranked, listeners, stream
 from regard.decoding.filters import Filter
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import Stepper
@@ -20,7 +20,11 @@ from regard.tasks.task import Answer, D, Loaded, Task
 from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 64
-"""Texts read or decoded side by side."""
+"""Texts decoded side by side, at most; on a GPU, where a step costs the same for more, four times as many."""
+TOKENS = 16_384
+"""Tokens read side by side, padding with them and each once for every beam, at most."""
+AHEAD = 1024
+"""Texts that are cut into tokens at a time, and sorted by how many they are."""
 
 
 class Generation(Task[D]):
@@ -59,9 +63,21 @@ class Generation(Task[D]):
             if config.position_limit is not None and stepper is model.module:
                 room = config.position_limit - inputs.tokens.ids.shape[1] + 1  # the last token is not read
                 limit = max(min(limit, room), 1)
-        end, *also = _ends(model)
-        met = meeting(model.decoding.stop or (), model.tokenizer.decode)
+        end, *also = self.endings(model)
+        met = meeting(self.stops(model), model.tokenizer.decode)
         return Stop(end, limit, tuple(also), met), model.decoding.filters(config.vocabulary)
+
+    def endings(self, model: Loaded) -> tuple[int, ...]:
+        """The tokens that end an answer."""
+        return model.decoding.eos_ids or (model.tokenizer.eos_id,)
+
+    def end_id(self, model: Loaded) -> int:
+        """The token that a model learns to end an answer with."""
+        return model.tokenizer.eos_id
+
+    def stops(self, model: Loaded) -> tuple[str, ...]:
+        """The texts that end an answer, which is cut before them."""
+        return model.decoding.stop or ()
 
     def stepper(self, model: Loaded) -> Stepper[Any]:
         """What is decoded: the network itself, unless the task lets it go on beyond what it can read at once."""
@@ -95,7 +111,7 @@ class Generation(Task[D]):
 
     def answer(self, model: Loaded, text: str, found: Hypothesis) -> Answer:
         """What was found for a text, as the model says it: cut before a text to stop at, with what it begins with."""
-        prefix, stops = model.decoding.prefix or "", model.decoding.stop or ()
+        prefix, stops = model.decoding.prefix or "", self.stops(model)
         added = text_after(model.tokenizer, self._preceding(model, text), self.written(model, found))
         output, stop = cut(added, stops)
         record = {"output": prefix + output, "score": found.score, "tokens": len(found.ids), "path": found.path}
@@ -110,7 +126,7 @@ class Generation(Task[D]):
 
     def written(self, model: Loaded, found: Hypothesis) -> tuple[int, ...]:
         """What was found without the token that ended it."""
-        return found.ids[:-1] if found.ids[-1] in _ends(model) else found.ids
+        return found.ids[:-1] if found.ids[-1] in self.endings(model) else found.ids
 
     def hypotheses(
         self, model: Loaded, texts: Sequence[str], strategy: Strategy | None, max_new_tokens: int | None
@@ -139,16 +155,21 @@ class Generation(Task[D]):
     ) -> list[list[Hypothesis]]:
         """All that decoding found for every text, best first: a beam finds several. The texts are checked before."""
         usual, device = self.strategy(model, strategy), model.module.device
-        found: list[list[Hypothesis]] = []
-        for first in range(0, len(texts), TOGETHER):
-            inputs = self.begun(model, texts[first : first + TOGETHER])
-            self.warn_of_length(model, inputs)
-            inputs = inputs.to(device)
+        rows = TOGETHER if device.type == "cpu" else 4 * TOGETHER
+        found: dict[int, list[Hypothesis]] = {}
+        for first in range(0, len(texts), AHEAD):
+            whole = self.begun(model, texts[first : first + AHEAD])
+            self.warn_of_length(model, whole)
             chosen = replace(usual, first=usual.first + first) if isinstance(usual, Sample) else usual
-            stepper = self.stepper(model)
-            found += generate_ranked(stepper, inputs, chosen, *self.limits(model, stepper, inputs, max_new_tokens))
-            progress(len(found), len(texts))
-        return found
+            sizes = [1] * len(whole.sizes) if listeners.get() else whole.sizes  # what is watched stays in its order
+            for numbers in side_by_side(sizes, rows, TOKENS // (usual.size if isinstance(usual, Beam) else 1)):
+                inputs = whole.select(numbers).to(device)
+                stepper = self.stepper(model)
+                stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
+                best = generate_ranked(stepper, inputs, chosen, stop, filters, numbers, model.draft)
+                found |= zip((first + number for number in numbers), best, strict=True)
+                progress(len(found), len(texts))
+        return [found[number] for number in range(len(texts))]
 
     def strategy(self, model: Loaded, asked: Strategy | None) -> Strategy:
         """What was asked for, or the model's own; its constraints, with the model's, as filters."""
@@ -158,7 +179,7 @@ class Generation(Task[D]):
         constraints = (*model.decoding.constraints, *chosen.constraints)
         if not constraints:
             return chosen
-        return replace(chosen, constraints=bind(constraints, model.tokenizer, _ends(model)))
+        return replace(chosen, constraints=bind(constraints, model.tokenizer, self.endings(model)))
 
     def stream(self, model: Loaded, text: str, strategy: Strategy | None, max_new_tokens: int | None) -> Iterator[str]:
         """Pieces of the answer as they are chosen."""
@@ -171,15 +192,30 @@ class Generation(Task[D]):
             for token in before:
                 text_of.push(token)
             text_of.end()
-        stepper, held = self.stepper(model), HeldBack(model.decoding.stop or ())
+        stepper, held = self.stepper(model), HeldBack(self.stops(model))
         stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
         if prefix:
             yield prefix
-        for token in stream(stepper, inputs, chosen, stop, filters):
+        for token in stream(stepper, inputs, chosen, stop, filters, model.draft):
             if token not in stop.eos_ids and (piece := held.push(text_of.push(token))):
                 yield piece
         if rest := held.push(text_of.end()) + held.end():
             yield rest
+
+
+def side_by_side(sizes: Sequence[int], rows: int, tokens: int) -> Iterator[list[int]]:
+    """Texts by their numbers, in groups of so many rows and tokens at most, the longest first; one may be too long.
+
+    Sorted, a group is little padding; and what does not fit into memory shows at once.
+    """
+    group: list[int] = []
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        if group and (len(group) == rows or (len(group) + 1) * sizes[group[0]] > tokens):
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
 
 
 def filled_answer(model: Loaded, text: str, written: Sequence[int], score: float) -> Answer:
@@ -200,8 +236,3 @@ def text_after(tokenizer: Tokenizer, before: list[int], ids: Sequence[int]) -> s
     """What ids add to a text: where it goes on with a new word, the blank before that is theirs."""
     start, whole = tokenizer.decode(before), tokenizer.decode([*before, *ids])
     return whole.removeprefix(start) if before and whole.startswith(start) else tokenizer.decode(ids)
-
-
-def _ends(model: Loaded) -> tuple[int, ...]:
-    """The tokens that end an answer."""
-    return model.decoding.eos_ids or (model.tokenizer.eos_id,)

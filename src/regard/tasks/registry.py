@@ -1,5 +1,6 @@
 """The tasks that are shipped, made known: importing this fills `TASKS` and the union of a recipe's [task]."""
 
+from regard.tasks.chat import Chat
 from regard.tasks.classification import Classification
 from regard.tasks.cloze import ClozeTask
 from regard.tasks.denoising import Denoising
@@ -13,7 +14,7 @@ from regard.tasks.translation import Translation
 
 SHIPPED = (
     *(Translation, Summarisation, LanguageModelling, MaskedLanguageModelling, Denoising),
-    *(ClozeTask, Classification, QuestionAnswering, SentenceEmbedding),
+    *(ClozeTask, Classification, QuestionAnswering, SentenceEmbedding, Chat),
 )
 for task in SHIPPED:
     register_task(task)

@@ -88,7 +88,7 @@ def score_of(model: Loaded, task: Task[Any], text: str, target: str | None = Non
     if target is None and not continues:
         raise InputError(f"task {task.name!r} scores a target given a source", "give both: score(source, target)")
     row = inputs_of(model, task, text, target).tokens.rows()[0]
-    written = row[1:] if continues else [*with_gaps([str(target)], model.tokenizer)[0], model.tokenizer.eos_id]
+    written = row[1:] if continues else [*with_gaps([str(target)], model.tokenizer)[0], task.end_id(model)]
     if not written:
         raise InputError("the text has one token, which nothing stands before", "give a longer one")
     logits = logits_of(model, task, text, target).double()

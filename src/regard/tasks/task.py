@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 from regard.data.batching import Batch
 from regard.data.corpus import Examples, Split
 from regard.data.stream import POOL, Batches, BatchStream
+from regard.decoding.speculative import Draft
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError, VocabularyError
 from regard.models.network import Head, Network, NetworkShape
@@ -64,6 +65,11 @@ class Loaded(Protocol):
         """What it was trained on, where that is known."""
         ...
 
+    @property
+    def draft(self) -> Draft | None:
+        """Who guesses what it writes, where somebody does."""
+        ...
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -83,6 +89,7 @@ class InTraining:
     task: "Task[Any]"
     decoding: DecodingTable
     data: DataTable | None
+    draft: Draft | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +230,18 @@ class Task(ABC, Generic[D]):
         except VocabularyError as error:
             raise error.beside(len(new)) from None
         return learnt.with_specials(new) if new else learnt
+
+    def adopt(self, tokenizer: Tokenizer, folder: str) -> Tokenizer:
+        """The tokenizer of a folder that training begins in, as this task needs it; it gets no new entries."""
+        lacking = [name for name in self.specials if name not in tokenizer.special_ids]
+        if Tokenizer.mask in lacking and tokenizer.can_mask:
+            lacking.remove(Tokenizer.mask)
+        if lacking:
+            raise ConfigError(
+                f"[model] from: the tokenizer in {folder} has no {lacking[0]}, which task {self.name!r} needs",
+                "begin with a model that was trained for it",
+            )
+        return tokenizer
 
     def labels(self, data: D) -> tuple[str, ...]:
         """The names of the classes; none where there are none."""

@@ -4,11 +4,13 @@ A task's file has its table beside it and registers both (`registry.py`); a reci
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from regard.config import Config, refuse_foreign_keys
+from regard.data.tables import Layout, look
 from regard.errors import ConfigError, choose
 from regard.plugins import load_plugins
 
@@ -26,6 +28,10 @@ class TaskTable(Config):
     """The keys of [data] that mean something to this task and not to every one: window, batches, seed."""
     writes: ClassVar[bool] = False
     """Whether its answers are decoded: [decoding] means something."""
+
+    def layout(self, path: Path, format: str, columns: Mapping[str, str]) -> Layout:
+        """What a user's file holds: which of its columns is which part."""
+        return look(path, self.parts, format, columns)
 
     def idle(self, corpus: str | None) -> dict[str, str]:
         """Keys that were given a value and change nothing, each with what to do instead; `corpus` is the built-in one,

@@ -49,7 +49,7 @@ def kept_settings(text: str) -> dict[str, Any]:
 def write_kept_settings(folder: Path, settings: dict[str, Any]) -> None:
     """The same in Hugging Face's files, which are there already; a chat template in a file of its own."""
     path, template = folder / TOKENIZER_CONFIG, settings.get("chat_template")
-    said = {key: value for key, value in settings.items() if key in CONFIG_KEYS}
+    said = {key: value for key, value in settings.items() if key in CONFIG_KEYS and value is not None}
     if isinstance(template, str):
         write_text(folder / CHAT_TEMPLATE, said.pop("chat_template"))
     write_json(path, read_json(path, "write the folder again") | said)

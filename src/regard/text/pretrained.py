@@ -89,6 +89,10 @@ class PretrainedTokenizer(Tokenizer):
         """The same with other tokens that begin, end, fill and hide."""
         return type(self)(self.engine, self.rule, special_tokens, self.settings)
 
+    def with_settings(self, settings: Mapping[str, Any]) -> "PretrainedTokenizer":
+        """The same with other settings to keep, such as a chat template."""
+        return type(self)(self.engine, self.rule, self.special_tokens, settings)
+
     def of_size(self, size: int) -> "PretrainedTokenizer":
         """The same for a model that has more rows than there are tokens, as many have: the ids above are no text."""
         wider = self.with_roles(self.special_tokens)
@@ -140,9 +144,24 @@ class PretrainedTokenizer(Tokenizer):
     def _cutter(self) -> Engine:
         """The engine that texts are given to."""
         if self._parses:
-            return deafened(self.engine, ())
+            return deafened(self.engine, {})
         spellable = self._special_id.keys() & self.engine.get_vocab(with_added_tokens=False).keys()
-        return deafened(self.engine, self._special_id) if spellable else self.engine
+        return self._spelling[0] if spellable else self.engine
+
+    @cached_property
+    def _spelling(self) -> tuple[Engine, dict[str, str]]:
+        """An engine in which special tokens have secret names, and these."""
+        names = secret_names(self._special_id)
+        return deafened(self.engine, names), names
+
+    def encode_parts(self, parts: Sequence[str | int]) -> list[int]:
+        """Ids of texts between special tokens that a program put there, cut as one text is."""
+        if self._parses:
+            return super().encode_parts(parts)
+        engine, names = self._spelling
+        texts = [part if isinstance(part, str) else names[self._special_text[part]] for part in parts]
+        with saying_what_lacks():
+            return list(engine.encode(valid_text("".join(texts)), add_special_tokens=False).ids)
 
     def encode_naming(self, text: str, names: Sequence[str]) -> list[int]:
         """Ids of a text in which these special tokens are written by name; the file says whose blanks beside are."""
@@ -150,7 +169,9 @@ class PretrainedTokenizer(Tokenizer):
             return self.encode(text)
         heard = tuple(name for name in names if name in self._special_id)
         if heard not in self._hearing:
-            self._hearing[heard] = deafened(self.engine, [name for name in self._special_id if name not in heard])
+            self._hearing[heard] = deafened(
+                self.engine, secret_names(name for name in self._special_id if name not in heard)
+            )
         with saying_what_lacks():
             return list(self._hearing[heard].encode(valid_text(text), add_special_tokens=False).ids)
 
@@ -342,10 +363,14 @@ def byte_tokens(engine: Engine) -> dict[int, bytes]:
     return {token: bytes([byte]) for token, byte in ids if token is not None}
 
 
-def deafened(engine: Engine, specials: Iterable[str]) -> Engine:
-    """The same engine for cutting texts alone, in which the special tokens have names that no text can spell."""
+def secret_names(specials: Iterable[str]) -> dict[str, str]:
+    """For special tokens names that no text can spell."""
     secret = secrets.token_hex(16)
-    renamed = {name: f"<{secret}-{place}>" for place, name in enumerate(specials)}
+    return {name: f"<{secret}-{place}>" for place, name in enumerate(specials)}
+
+
+def deafened(engine: Engine, renamed: Mapping[str, str]) -> Engine:
+    """The same engine for cutting texts alone, in which the special tokens have these names."""
     record: dict[str, Any] = json.loads(engine.to_str())
     model = record["model"]
     if isinstance(model["vocab"], dict):

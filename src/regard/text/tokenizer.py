@@ -34,8 +34,12 @@ from regard.text.training import RULE, learn_byte_merges
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 END_OF_TEXT = "<|endoftext|>"
 """GPT-2's one special token."""
+CHAT_TEMPLATE = "_chat_template"
+"""Where a tokenizer keeps the chat template that was made for it."""
 SHOWN = 40
 """Entries that a notebook shows."""
+MADE = ("_encode", "_fast", "_cutter", CHAT_TEMPLATE)
+"""What goes by how special tokens in a text are read."""
 _RULE = re.compile(r'"tie_rule":\s*"([a-z-]+)"')
 _REMEDY = "use a tokenizer.json that Regard wrote, or train the tokenizer again"
 
@@ -184,7 +188,7 @@ class Tokenizer:
     def _parsing(self) -> "Tokenizer":
         """The same without what is kept for texts that spell no special token."""
         other = object.__new__(type(self))
-        kept = {name: value for name, value in vars(self).items() if name not in ("_encode", "_fast", "_cutter")}
+        kept = {name: value for name, value in vars(self).items() if name not in MADE}
         vars(other).update(kept | {"_parses": True})
         return other
 
@@ -232,6 +236,10 @@ class Tokenizer:
         for before, name in zip(begun[::2], begun[1::2], strict=True):
             ids += [*self.encode(before.rstrip()), self._special(name)]
         return [*ids, *self.encode(last)]
+
+    def encode_parts(self, parts: Sequence[str | int]) -> list[int]:
+        """Ids of texts between special tokens that a program put there; whatever the texts spell, they are text."""
+        return [token for part in parts for token in ([part] if isinstance(part, int) else self.encode(part))]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids, special tokens left out; bytes that end mid-character become `�`."""

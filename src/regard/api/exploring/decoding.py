@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.api.exploring.reading import ExploredText, PageQuestion
+from regard.api.exploring.reading import ExploredText
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import ordered, watch_beam, watch_steps
 from regard.decoding.filters import Generated, Renormalized
@@ -22,6 +22,8 @@ from regard.errors import InputError
 from regard.tasks.explaining import finished, words
 from regard.views.decoding_page import story
 from regard.views.decoding_tree import path, tree_svg
+from regard.views.exploring.recorded import PageQuestion
+from regard.views.figure import printable
 
 CANDIDATES = 8
 """Of every step."""
@@ -178,7 +180,7 @@ def beam_record(reading: ExploredText, asked: OfBeam) -> dict[str, Any]:
     }
     return {
         "svg": tree_svg(tree),
-        "story": story(tree),
+        "story": [printable(one) for one in story(tree)],
         "answers": [asdict(one) for one in tree.finished],
         "paths": paths,
         "tokens": {one.number: one.token for one in tree.branches},

@@ -9,15 +9,14 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 
 from regard.api import Model, Watched, watch
 from regard.errors import InputError
-from regard.inspection.capture import Recording, check_watchable
-from regard.inspection.maps import labels
+from regard.inspection.capture import check_watchable
 from regard.inspection.trace import AttentionRecord
 from regard.tasks.task import Answer
 from regard.text.tokenizer import Tokenizer
+from regard.views.exploring.recorded import ShownRecording
 
 LONGEST = 16_384
 """Tokens of a text that are read unless more is asked for."""
@@ -26,29 +25,14 @@ A_SESSION = 6
 """Readings that one page has at a time."""
 
 
-class PageQuestion(BaseModel):
-    """What is asked of a reading; `part` is which of the sequences that the text was read as."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    part: int = Field(0, ge=0)
-
-
-class OfLayer(PageQuestion):
-    """One layer."""
-
-    layer: str
-
-
 @dataclass(frozen=True, eq=False)
-class ExploredText:
+class ExploredText(ShownRecording):
     """What a model made of a text, and what was seen of it meanwhile."""
 
     name: str
     model: Model
     text: str
     target: str | None
-    seen: Watched
     answer: Answer | None
     """None where the text was read alone."""
     notes: tuple[str, ...]
@@ -57,16 +41,11 @@ class ExploredText:
     kept: dict[Any, Any] = field(default_factory=dict)
     """What was computed of it for some questions."""
 
-    @property
-    def attends(self) -> bool:
-        """Whether there is anything to look at."""
-        return bool(self.seen.forwards)
-
-    def part(self, index: int = 0) -> Recording:
-        """One of the sequences the text was read as; a long passage is read in windows."""
-        if not self.attends:
-            raise InputError(*NO_ATTENTION)
-        return self.seen.only(index)
+    def record(self, part: int = 0) -> dict[str, Any]:
+        """What the page is told of it: the answer, the tokens and the layers."""
+        said: dict[str, Any] = {"model": self.name, "text": self.text, "target": self.target, "notes": self.notes}
+        said |= {"output": None if self.answer is None else self.answer.text, "seconds": self.seconds}
+        return said | super().record(part)
 
     @property
     def bytes(self) -> int:
@@ -81,12 +60,6 @@ class ExploredText:
                 )
                 total += sum(one.numel() * one.element_size() for one in kept if one is not None)
         return total
-
-
-NO_ATTENTION = (
-    "this model has no attention, so there is nothing to look at",
-    "its answer, its decoding and its tokens can be explored; train one with attention to see where it looks",
-)
 
 
 @dataclass(frozen=True)
@@ -109,7 +82,9 @@ def read(name: str, model: Model, wanted: Wanted, longest: int = LONGEST) -> Exp
         seen, answer = _look(model, wanted)
     notes = tuple(dict.fromkeys(str(one.message) for one in told if one.category.__module__.startswith("regard")))
     took = perf_counter() - begun
-    return ExploredText(name, model, wanted.text, wanted.target, seen, answer, notes, took, wanted.new_tokens)
+    return ExploredText(
+        seen, model.tokenizer, name, model, wanted.text, wanted.target, answer, notes, took, wanted.new_tokens
+    )
 
 
 def _check_length(tokenizer: Tokenizer, text: str, longest: int) -> None:
@@ -143,40 +118,6 @@ def attends(model: Model) -> bool:
     except InputError:
         return False
     return True
-
-
-def reading_record(reading: ExploredText, part: int = 0) -> dict[str, Any]:
-    """What the page is told of a reading: the answer, the tokens and the layers."""
-    lists: dict[tuple[str, ...], int] = {}
-    layers = []
-    if reading.attends:
-        seen = reading.part(part)
-        for layer in seen.layers:
-            rows, columns = labels(seen, layer, reading.model.tokenizer)
-            kind = "cross" if seen.crosses(layer) else "self" if seen.encodes(layer) else "masked self"
-            layers.append(
-                {
-                    "name": layer,
-                    "kind": kind,
-                    "heads": seen.trace(layer).heads,
-                    "mechanism": seen.mechanism(layer),
-                    "rows": lists.setdefault(rows, len(lists)),
-                    "columns": lists.setdefault(columns, len(lists)),
-                }
-            )
-    answer = reading.answer
-    return {
-        "model": reading.name,
-        "text": reading.text,
-        "target": reading.target,
-        "output": None if answer is None else answer.text,
-        "tokens": [list(one) for one in lists],
-        "layers": layers,
-        "parts": reading.seen.sequences,
-        "part": part,
-        "notes": reading.notes,
-        "seconds": reading.seconds,
-    }
 
 
 class GoneError(InputError):

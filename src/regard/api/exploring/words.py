@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from regard.api.exploring.reading import ExploredText, PageQuestion
+from regard.api.exploring.reading import ExploredText
 from regard.errors import InputError
 from regard.inspection.contextual import word_in_sentences
 from regard.text.explain_pretrained import build_text
+from regard.views.exploring.recorded import PageQuestion
 from regard.views.meaning import findings
 from regard.views.records import meaning_record
 

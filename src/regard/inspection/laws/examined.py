@@ -25,7 +25,7 @@ from regard.text.tokenizer import Tokenizer
 
 LARGE = 20_000_000
 """Parameters from which on some laws take fewer inputs, or a smaller copy, and say so."""
-LARGEST_WIDE = 600_000_000
+LARGEST_WIDE = 300_000_000
 """Parameters up to which a copy in float64 tells rounding from a bug."""
 SHORTEST = 12
 """Positions a model must have for the texts of the laws."""
@@ -70,11 +70,14 @@ class Examined:
         """Whether it has so many parameters that some laws take a sample."""
         return parameter_count(self.original) > LARGE
 
+    @property
+    def widens(self) -> bool:
+        """Whether there is room for a copy in float64."""
+        return parameter_count(self.original) <= LARGEST_WIDE
+
     @cached_property
-    def wide(self) -> "Examined | None":
-        """The same in float64, where rounding is a billion times smaller; None where that would be too large."""
-        if parameter_count(self.module) > LARGEST_WIDE:
-            return None
+    def wide(self) -> "Examined":
+        """The same in float64, where rounding is a billion times smaller."""
         return replace(self, module=copy.deepcopy(self.module).double())
 
     @property

@@ -12,6 +12,8 @@ from torch import nn
 from regard.inspection.laws.examined import Examined, Texts, evaluating, nothing_unfit
 
 ROUNDING = 1e-5
+UNTOLD_ROUNDING = 1e-3
+"""Of a model that is too large for a copy in float64."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,20 @@ class Law:
     sample: str = ""
     """What is tried of a large model in place of all."""
     shrinks: bool = True
+    """Whether a smaller input is looked for."""
+    rounds: bool = True
+    """Whether what is beyond the tolerance is measured again in float64."""
 
     def depart(self, model: Examined, trial: Trial) -> float:
         """How far a model departs from the law on one input."""
         with evaluating(model.module, model.original):
             found = self.departure(model, trial)
-            wide = model.wide if found > self.tolerance > 0 else None
-            return found if wide is None else self.departure(wide, trial)
+            again = self.rounds and model.widens and found > self.tolerance > 0
+            return self.departure(model.wide, trial) if again else found
+
+    def bound(self, model: Examined) -> float:
+        """How far this model may depart: more where rounding is not told apart."""
+        return self.tolerance if model.widens or self.tolerance != ROUNDING else UNTOLD_ROUNDING
 
     def measure(self, model: nn.Module | Examined) -> float:
         """How far a model departs from the law at most."""

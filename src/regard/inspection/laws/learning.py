@@ -46,7 +46,7 @@ def _gradients(model: Examined, batches: list[Batch]) -> tuple[float, list[Tenso
 
 def _accumulation(model: Examined, trial: Trial) -> float:
     """Between the gradients of one batch and of the same texts in unequal micro-batches."""
-    exact = model.wide or model
+    exact = model.wide if model.widens else model
     whole = [_batch(exact, trial.texts, trial.sources)]
     cuts = [(0, 1), (1, len(trial.texts) - 1), (len(trial.texts) - 1, len(trial.texts))]
     parts = [
@@ -218,5 +218,6 @@ LEARNING = (
         {"": "a kernel of the GPU computes something else, or in fewer digits than float32 (TF32)"},
         tolerance=1e-3,
         unfit=_no_gpu,
+        rounds=False,
     ),
 )

@@ -13,16 +13,22 @@ import { FourSteps } from "./steps.js";
 import { Decoding } from "./decoding.js";
 import { Tokens } from "./tokens.js";
 import { Meaning } from "./meaning.js";
+import { WhatIf } from "./whatif.js";
+import { Flow, Lens, Patch } from "./lens.js";
 import { SideBySide } from "./compare.js";
+import { Training } from "./training.js";
 import { Shown } from "./shown.js";
 
-export const VIEWS = [Overview, OneHead, FourSteps, Decoding, Tokens, Meaning, SideBySide];
+export const VIEWS = [Overview, OneHead, FourSteps, Decoding, WhatIf, Lens, Patch, Flow, Tokens, Meaning, SideBySide, Training];
+const LONG = 4000; // characters of a text that a model does not go on with unless it is asked to
 const LONGEST_LINK = 6000; // characters of a text that a link carries
 const FRESH = { view: "overview", layer: "", head: 0, row: -1, words: false, more: {} }; // `more` is what views keep themselves
 
 export class Explorer extends Shown {
-  constructor(root, source, { linked = false } = {}) {
+  constructor(root, source, { linked = false, views = null, opening = {} } = {}) {
     super();
+    this.views = views; // those of a recording alone, which is not asked anew; all if null
+    this.opening = opening;
     this.root = root;
     this.source = source;
     this.linked = linked;
@@ -60,7 +66,7 @@ export class Explorer extends Shown {
   restore() {
     const said = this.linked ? Object.fromEntries(new URLSearchParams(location.hash.slice(1))) : {};
     const { model, text, target, tokens, view = FRESH.view, layer = FRESH.layer, head = FRESH.head, row = FRESH.row, words, ...more } = said;
-    this.state = { model, text, target, tokens, view, layer, head: Number(head), row: Number(row), words: words === "1", more };
+    this.state = { model, text, target, tokens, view, layer, head: Number(head), row: Number(row), words: words === "1", more, ...this.opening };
     if (!this.models.some((one) => one.name === this.state.model)) this.state.model = this.models[0].name;
     this.state.text ??= this.model.example;
     this.state.target ??= "";
@@ -98,8 +104,7 @@ export class Explorer extends Shown {
     this.stage = h("main", { className: "stage", id: "stage", tabIndex: -1 });
     this.root.replaceChildren(
       h("a", { className: "skip", href: "#stage", onclick: (event) => { event.preventDefault(); this.stage.focus(); } }, "Skip to the view"),
-      h("header", {}, h("h1", {}, "Regard", h("span", {}, "the explorer")), this.modelChoice()),
-      this.form(),
+      ...(this.views ? [] : [h("header", {}, h("h1", {}, "Regard", h("span", {}, "the explorer")), this.modelChoice()), this.form()]),
       this.problem,
       this.status,
       this.outcome,
@@ -147,10 +152,15 @@ export class Explorer extends Shown {
   }
 
   asked() {
-    const { model, text, target, tokens } = this.state;
-    const asked = { model, text };
-    if (target && this.model.writes && this.model.reads_source) asked.target = target;
-    if (this.model.continues) asked.new_tokens = tokens === "" ? (text.length > 4000 ? 0 : 20) : Number(tokens);
+    const { text, target, tokens } = this.state;
+    return this.asking(this.model, text, target, tokens);
+  }
+
+  // What a model is asked: what means nothing to it is left out.
+  asking(model, text, target, tokens) {
+    const asked = { model: model.name, text };
+    if (target && model.writes && model.reads_source) asked.target = target;
+    if (model.continues) asked.new_tokens = tokens === "" ? (text.length > LONG ? 0 : 20) : Number(tokens);
     return asked;
   }
 
@@ -197,9 +207,11 @@ export class Explorer extends Shown {
 
   // The view that was chosen.
   show() {
-    this.tabs.replaceChildren(...VIEWS.filter((View) => !View.hidden?.(this)).map((View) => h("button", {
+    this.tabs.replaceChildren(...VIEWS.filter((View) => this.views?.includes(View.id) ?? (View.id === this.state.view || !View.idle?.(this))).map((View) => h("button", {
       type: "button", "data-view": View.id, "aria-current": View.id === this.state.view ? "page" : undefined, onclick: () => this.go({ view: View.id }),
     }, View.title)));
+    const current = this.tabs.querySelector("[aria-current]");
+    if (current) this.tabs.scrollLeft = current.offsetLeft - this.tabs.offsetLeft - (this.tabs.clientWidth - current.offsetWidth) / 2; // on a phone
     if (!this.reading) return;
     const View = VIEWS.find((one) => one.id === this.state.view) ?? VIEWS[0];
     this.view?.close?.();

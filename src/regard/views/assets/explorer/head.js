@@ -1,7 +1,7 @@
 // One head: tokens with lines between them, or a heat map; rows are asked for when they are looked at, and are exact.
 
 import { SPECIAL, unitsOf } from "../weights.js";
-import { choice, h, percent, selector, token } from "./dom.js";
+import { choice, fixed, h, percent, selector, token } from "./dom.js";
 import { NO_ATTENTION, layerInWords, sideNames } from "./kinds.js";
 import { Lines } from "./lines.js";
 import { saving } from "./save.js";
@@ -107,16 +107,56 @@ export class OneHead {
   list() {
     const { unit, weights } = this.shown;
     const order = Array.from(weights.keys()).sort((one, other) => Math.abs(weights[other]) - Math.abs(weights[one])).slice(0, LISTED);
-    const [from] = this.names();
+    const [from] = this.names(), cutting = this.cuts && this.app.state.more.cut === "1";
     const rows = order.filter((at) => weights[at] !== 0).map((at) => h("tr", {}, h("th", { scope: "row" }, token(this.units.column.texts[at]), h("span", { className: "place" }, ` ${at}`)),
-      h("td", {}, bar(weights[at])), h("td", { className: "number" }, weights[at].toFixed(4).replace("-", "−"))));
+      cutting ? null : h("td", {}, bar(weights[at])), h("td", { className: "number" }, weights[at].toFixed(4).replace("-", "−")), cutting ? h("td", { className: "cut", "data-key": at }) : null));
     const rest = weights.reduce((sum, one) => sum + one, 0) - order.reduce((sum, at) => sum + weights[at], 0);
     this.partners.replaceChildren(
       h("h3", {}, token(this.units.row.texts[unit]), h("span", { className: "quiet" }, ` ${from === "written" ? "was written; it looked at" : "looks at"}`)),
       rows.length ? h("table", {}, h("tbody", {}, ...rows)) : h("p", {}, "It may look at nothing."),
+      this.cutting(unit),
       h("p", { className: "quiet" }, weights.length > LISTED ? `${weights.length - LISTED} others: ${rest.toFixed(4).replace("-", "−")} together.` : ""));
     const best = order[0];
     this.readout.replaceChildren(token(this.units.row.texts[unit]), ` looks most at `, token(this.units.column.texts[best]), `: ${percent(weights[best])}`);
+  }
+
+  // Whether edges of the row that is shown can be cut: between tokens, in a row that stays.
+  get cuts() {
+    const { app, layer } = this;
+    return !app.state.words && !app.beside && !app.views && app.model.decides && !layer.mechanism && this.asked === this.current;
+  }
+
+  // Beside every weight what cutting it alone does to the answer: asked for, since the model reads once for each.
+  cutting(unit) {
+    if (!this.cuts) return "";
+    const on = this.app.state.more.cut === "1";
+    const room = h("p", { className: "quiet cutting" });
+    const button = h("button", { type: "button", "aria-pressed": String(on), onclick: () => {
+      this.app.keep({ cut: on ? undefined : "1" });
+      this.list();
+      this.partners.querySelector(".cutting button")?.focus();
+    } }, "What if each were cut?");
+    room.append(button);
+    if (on) this.cut(unit, room);
+    return room;
+  }
+
+  async cut(unit, room) {
+    const said = h("span", { role: "status" }, " Cutting …");
+    room.append(said);
+    try {
+      const { edges } = await this.app.ask("edge_effects", { layer: this.layer.name, head: this.head, row: unit });
+      if (this.shown.unit !== unit) return;
+      for (const one of edges) {
+        const cell = this.partners.querySelector(`[data-key="${one.key}"]`);
+        if (!cell) continue;
+        cell.textContent = (one.change > 0 ? "+" : "") + fixed(one.change) + (one.kept ? "" : " ≠");
+        cell.title = one.kept ? "the same answer without it" : "another answer without it";
+      }
+      said.textContent = " The last column: how many nats the answer’s log-probability changes without that edge; ≠ where the answer is another one. It is 0 where nothing that decides the answer reads this row.";
+    } catch (error) {
+      said.textContent = " " + error.message;
+    }
   }
 }
 

@@ -40,7 +40,10 @@ export class Overview {
   }
 
   measures() {
-    return this.app.ask("measures").then((record) => record.heads);
+    return this.app.ask("measures").then((record) => {
+      this.measuredOn = record.rows_read < record.rows ? `Measured on ${record.rows_read.toLocaleString("en")} of ${record.rows.toLocaleString("en")} rows, evenly spread.` : "";
+      return record.heads;
+    });
   }
 
   layerOf(layer) {
@@ -70,7 +73,7 @@ export class Overview {
     try {
       const heads = await this.measures();
       if (this.how !== how) return;
-      this.area.replaceChildren(...(how === "table" ? [this.table(heads)] : this.scatter(heads)));
+      this.area.replaceChildren(...(how === "table" ? [this.table(heads)] : this.scatter(heads)), h("p", { className: "quiet" }, this.measuredOn));
     } catch (error) {
       waiting.replaceChildren();
       this.app.complain(error);

@@ -38,7 +38,7 @@ export class FourSteps {
     this.body.replaceChildren(h("div", { className: "controls" },
       selector("Layer", own.map((one) => [one.name, one.name]), layer.name, (name) => change({ layer: name, row: -1 }, "select")),
       choice("Head", Array.from({ length: layer.heads }, (_, head) => [head, String(head)]), app.head, (head) => change({ head }, ".heads-choice input:checked"), "heads-choice"),
-      selector(from === "written" ? "Token that was written" : "Token that looks", this.rows.map((text, at) => [String(at), `${at}: ${text}`]), String(this.row), (row) => change({ row: Number(row) }, "label:nth-of-type(2) select"))), this.area);
+      selector(from === "written" ? "Token that was written" : "Token that looks", this.rows.map((text, at) => [String(at), `${at}: ${label(text)}`]), String(this.row), (row) => change({ row: Number(row) }, "label:nth-of-type(2) select"))), this.area);
     this.fill();
   }
 
@@ -54,7 +54,7 @@ export class FourSteps {
   }
 
   draw() {
-    const { record } = this, { query, key, value, output } = record.vectors;
+    const { record, app } = this, { query, key, value, output } = record.vectors;
     const one = record.keys.find(({ place }) => place === record.at), from = token(record.token), to = () => token(one.key);
     this.area.replaceChildren(
       this.keys(),
@@ -67,12 +67,38 @@ export class FourSteps {
         h("p", { className: "formula" }, `${fixed(one.score)} × ${fixed(record.scale, 4)}` + (one.bias ? ` + ${fixed(one.bias)} (position)` : "") + " = ", h("b", {}, one.scaled === null ? "−∞" : fixed(one.scaled))),
         h("p", { className: "quiet" }, record.scale === 1 ? "This head does not scale." : `${fixed(record.scale, 4)} is 1/√${Math.round(1 / record.scale ** 2)}: the more numbers a vector has, the larger its products grow; this takes that back.`,
           one.scaled === null ? " This token may not be seen from here: it is masked." : "")),
+      this.whyRoom = h("section", { className: "step" }),
       h("section", { className: "step" }, h("h3", {}, "3  Softmax"),
         h("p", { className: "formula" }, `exp(${one.scaled === null ? "−∞" : fixed(one.scaled)} − ${fixed(record.largest).replace("−", "(−") + (record.largest < 0 ? ")" : "")}) / ${fixed(record.sum)} = ${fixed(one.exp)} / ${fixed(record.sum)} = `, h("b", {}, percent(one.weight))),
         h("p", { className: "quiet" }, `${fixed(record.largest)} is the largest of the scores, ${fixed(record.sum)} the sum of all exponentials: so all weights add up to 100 %.`)),
       h("section", { className: "step" }, h("h3", {}, "4  Add up"),
         h("p", {}, "Each token’s value counts by its weight; the sum over all of them is what the head gives on."),
         this.products([["value of " + label(one.key), value], [`× ${percent(one.weight)}`, value.map((number) => number * one.weight)], ["sum over all tokens", output]])));
+    if (record.dotted && app.model.decides && !app.views) this.why();
+  }
+
+  // Where the score came from: asked for, since the text is read anew for it.
+  async why() {
+    const room = this.whyRoom, wanted = this.app.state.more.why === "1";
+    room.replaceChildren(h("button", { type: "button", "aria-expanded": String(wanted), className: "why-button", onclick: () => {
+      this.app.keep({ why: wanted ? undefined : "1" });
+      this.why();
+      room.querySelector("button").focus();
+    } }, wanted ? "Why this score? ▾" : "Why this score? ▸"));
+    if (!wanted) return;
+    const waiting = h("p", { role: "status" }, "Splitting it by where its parts came from …");
+    room.append(waiting);
+    try {
+      const parts = await this.app.ask("why", { layer: this.app.layer.name, head: this.app.head, row: this.row, key: this.record.at });
+      if (room !== this.whyRoom) return;
+      waiting.replaceWith(
+        h("p", { className: "quiet" }, "A vector is a sum: the token’s embedding, its position, what each earlier head and feed-forward network added. So the score is a sum as well. It says where the number came from, not what it would have been without a part (norms are frozen at their value)."),
+        h("div", { className: "parts" }, bars("By what the one that looks is made of", parts.by_query), bars("By what the one looked at is made of", parts.by_key)),
+        h("p", { className: "quiet" }, `All bars of one side add up to ${fixed(parts.score)}` + (Math.abs(parts.rounding) >= 5e-4 ? `, but for the run’s own rounding of ${fixed(parts.rounding)}` : "") + ". The largest pairs: ",
+          ...parts.pairs.slice(0, 4).map(([from, to, part], at) => `${at ? ", " : ""}${from} with ${to} ${fixed(part)}`), "."));
+    } catch (error) {
+      waiting.textContent = error.message;
+    }
   }
 
   // What the token compares itself with: choose one.
@@ -112,4 +138,13 @@ export class FourSteps {
         width > shown ? h("td", {}, "…") : null,
         summed >= 0 ? h("td", { className: "sum" }, at === summed ? "Σ " + fixed(numbers.reduce((sum, one) => sum + one, 0)) : "") : null))))), more);
   }
+}
+
+function bars(title, parts) {
+  const most = Math.max(...parts.map(([, part]) => Math.abs(part)), 1e-9);
+  return h("div", {}, h("h4", {}, title), h("table", {}, h("tbody", {}, ...parts.map(([name, part]) => {
+    const bar = h("div", { className: "bar " + (part < 0 ? "below" : "") });
+    bar.style.width = (100 * Math.abs(part)) / most + "%";
+    return h("tr", {}, h("th", { scope: "row" }, name), h("td", { className: "long" }, bar), h("td", { className: "number" }, fixed(part)));
+  }))));
 }

@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.api.exploring.reading import ExploredText, OfLayer
 from regard.errors import InputError
 from regard.inspection.maps import labels
+from regard.views.exploring.recorded import OfLayer, ShownRecording
 from regard.views.look import LONGEST_PICTURE, Shown, draw_seen, seen_page
 
 
@@ -19,9 +19,9 @@ class OfExport(OfLayer):
     format: Literal["png", "svg", "html", "json"]
 
 
-def export_record(reading: ExploredText, asked: OfExport) -> dict[str, Any]:
+def export_record(reading: ShownRecording, asked: OfExport) -> dict[str, Any]:
     """The file as text, or as base64 where it is none."""
-    seen, tokenizer = reading.part(asked.part), reading.model.tokenizer
+    seen, tokenizer = reading.part(asked.part), reading.tokenizer
     if asked.format == "html":
         return {"text": seen_page(seen, tokenizer, asked.layer)}
     if asked.format == "json":
@@ -33,10 +33,10 @@ def export_record(reading: ExploredText, asked: OfExport) -> dict[str, Any]:
         return {"base64": base64.b64encode(path.read_bytes()).decode("ascii")}
 
 
-def _numbers(reading: ExploredText, asked: OfExport) -> dict[str, Any]:
+def _numbers(reading: ShownRecording, asked: OfExport) -> dict[str, Any]:
     """Every weight of the layer, exactly."""
     seen = reading.part(asked.part)
-    rows, columns = labels(seen, asked.layer, reading.model.tokenizer)
+    rows, columns = labels(seen, asked.layer, reading.tokenizer)
     if max(len(rows), len(columns)) > LONGEST_PICTURE:
         raise InputError(
             f"all weights of {max(len(rows), len(columns)):,} tokens are more than a file should hold",
@@ -44,9 +44,6 @@ def _numbers(reading: ExploredText, asked: OfExport) -> dict[str, Any]:
         )
     heads = range(seen.trace(asked.layer, asked.head).heads) if asked.head is None else [asked.head]
     return {
-        "model": reading.name,
-        "text": reading.text,
-        "output": None if reading.answer is None else reading.answer.text,
         "layer": asked.layer,
         "rows": rows,
         "columns": columns,

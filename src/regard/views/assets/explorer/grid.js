@@ -1,0 +1,20 @@
+// A small map as a table: a row for each thing that looks, a cell for each number, blue above 0 and brown below.
+
+import { fixed, h, token } from "./dom.js";
+
+const WRITTEN = 14; // with more columns than this a cell has no room for its number
+
+export function grid(name, rows, columns, values, { digits = 2, largest = null, head = "" } = {}) {
+  const most = largest ?? Math.max(...values.flat().map(Math.abs), 1e-9);
+  const named = (one) => (typeof one === "string" ? token(one) : one);
+  const cell = (number, row, column) => {
+    const shown = fixed(number, digits);
+    const made = h("td", { className: number < 0 ? "negative" : "positive", title: `${rows[row]} → ${columns[column]}: ${fixed(number, 4)}` });
+    made.append(columns.length > WRITTEN ? h("span", { className: "unseen" }, shown) : shown);
+    made.style.setProperty("--size", Math.min(Math.abs(number) / most, 1));
+    return made;
+  };
+  return h("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": name }, h("table", { className: "vectors grid" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, head), ...columns.map((one) => h("th", { scope: "col", className: columns.length > WRITTEN ? "upright" : "" }, named(one))))),
+    h("tbody", {}, ...values.map((row, at) => h("tr", {}, h("th", { scope: "row" }, named(rows[at])), ...row.map((number, column) => cell(number, at, column)))))));
+}
