@@ -30,6 +30,11 @@ CHANGES = {
         "snapshots": list(STEPS),
     },
 }
+READ = (
+    "A head that looks back by a fixed distance is no induction head, so the rows differ in length: with rows of 16 and 16",
+    "letters every head of the first layer passed for one within 150 steps, by looking 15 tokens back. On random tokens",
+    "that come twice, 24 and 24, such a head finds nothing (`repeated`).",
+)
 
 
 def row(draws: random.Random) -> str:
@@ -54,7 +59,7 @@ def main(folder: Path) -> None:
     said = ", ".join(f"{step}: {loss:.1f}" for step, loss in zip(found.steps, losses, strict=True))
     page = ["# An induction head being born", "", "Made by `python docs/induction.py FOLDER`.", ""]
     page += ["![the heads over the steps](induction.svg)", "", "```text", table, "```", ""]
-    page += [f"Log-probability of one row, in nats, by step: {said}.", ""]
+    page += [f"Log-probability of one row, in nats, by step: {said}.", "", *READ, ""]
     (DOCS / "induction.md").write_text("\n".join(page), encoding="utf-8")
 
 
