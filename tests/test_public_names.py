@@ -55,6 +55,7 @@ PUBLIC = [
     "Padding",
     "Prefix",
     "Projections",
+    "PromptLookup",
     "Recipe",
     "RegardError",
     "RelativeBuckets",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from regard.decoding.engine import generate as generate
     from regard.decoding.filters import Filter as Filter, Generated as Generated
     from regard.decoding.hypothesis import Hypothesis as Hypothesis, Stop as Stop
+    from regard.decoding.speculative import PromptLookup as PromptLookup
     from regard.decoding.stepper import Stepper as Stepper
     from regard.decoding.strategies import (
         Beam as Beam,
@@ -133,6 +134,7 @@ _HOMES = {
     "regard.decoding.filters": ("Filter", "Generated"),
     "regard.decoding.hypothesis": ("Hypothesis", "Stop"),
     "regard.decoding.stepper": ("Stepper",),
+    "regard.decoding.speculative": ("PromptLookup",),
     "regard.decoding.strategies": ("Beam", "Contrastive", "Greedy", "Sample"),
     "regard.errors": ("ConfigError", "FileError", "InputError", "RegardError"),
     "regard.inspection.intervention": ("EdgeKnockout", "HeadAblation", "StreamPatch"),

@@ -10,6 +10,8 @@ from regard.errors import InputError, choose
 REFUSALS = ("allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
 """What a RuntimeError says that means memory."""
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+INT8 = "int8"
+"""The precision of weights that are rounded to 8 bits; what is computed with them has a type of its own."""
 
 
 def usable_device(name: str | torch.device = "auto") -> torch.device:
@@ -25,12 +27,17 @@ def usable_device(name: str | torch.device = "auto") -> torch.device:
     return device
 
 
-def dtype_of(precision: str) -> torch.dtype | None:
-    """The type of a precision's numbers; None for `auto`, which leaves weights in the type they have."""
+def dtype_of(precision: str, device: torch.device) -> torch.dtype | None:
+    """The type of a precision's numbers; None for `auto`, which leaves weights in the type they have.
+
+    Beside weights of 8 bits everything else is float32 on a CPU, whose product of these gives that, else bfloat16.
+    """
     if precision == "auto":
         return None
+    if precision == INT8:
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
     if precision not in PRECISIONS:
-        raise InputError(f"precision {precision!r} is unknown", choose(str(precision), ["auto", *PRECISIONS]))
+        raise InputError(f"precision {precision!r} is unknown", choose(str(precision), ["auto", *PRECISIONS, INT8]))
     return PRECISIONS[precision]
 
 

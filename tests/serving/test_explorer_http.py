@@ -92,6 +92,7 @@ def test_the_page_and_its_programs_are_there(client):
         ({"model": "gpt", "text": "a", "path": "/etc/passwd"}, "path: Extra inputs"),
         ({"model": "gpt", "text": 7}, "text: Input should be a valid string"),
         ({"model": "gpt"}, "text: Field required"),
+        ({"model": "gpt", "text": "a", "step": 3}, "kept no weights"),
         ({"model": "gpt", "text": "a", "new_tokens": 10**9}, "less than or equal to 1024"),
     ],
 )

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.api.loading import read_model
 from regard.api.model import Model
-from regard.devices import dtype_of, in_memory, usable_device
+from regard.devices import INT8, dtype_of, in_memory, usable_device
 from regard.errors import InputError
 from regard.inspection.doctor import Checkup, chosen_laws, examine
 from regard.inspection.laws import Examined
@@ -35,7 +35,9 @@ def doctor(
         if folder is not None:
             raise InputError(f"folder = {folder} has no effect beside the folder {model}", "leave it out")
         path, place = Path(model), usable_device(device or "auto")
-        dtype_of(precision or "auto")  # likewise
+        dtype_of(precision or "auto", place)  # likewise
+        if precision == INT8:
+            raise InputError("weights in int8 obey no law of training, and are not the file's", "use another precision")
         loaded = read_model(path)
         with in_memory(f"the model in {path}"):
             loaded.to(place, precision or "auto")

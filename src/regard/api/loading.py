@@ -9,13 +9,13 @@ import torch
 from regard.api.adapters import Base, base_folder, named
 from regard.api.model import Model
 from regard.api.purpose import read_decoding, read_purpose
-from regard.devices import dtype_of, in_memory, usable_device
+from regard.devices import INT8, dtype_of, in_memory, usable_device
 from regard.errors import FileError
 from regard.interop.hub import located
 from regard.interop.huggingface import is_huggingface
 from regard.interop.loading import open_folder, open_llama2c
 from regard.interop.peft import is_adapter
-from regard.layers.linear import keep_packed
+from regard.layers.linear import keep_int8, keep_packed
 from regard.models.checkpoint import load_model
 from regard.models.lora import identity, merge
 from regard.tasks.task import task_of
@@ -34,18 +34,21 @@ def load(
     """The model in a folder that `train` or `Model.save` wrote, in one of Hugging Face's, or in llama2.c's `.bin`.
 
     `owner/name`, where no such folder is there, is fetched from Hugging Face's hub: config, safetensors and tokenizer.
-    `auto` is a GPU where there is one, and the precision of the file's weights (else float32 or bfloat16). With
-    `adapters`, folders by name, `model.adapters[name]` is the model through that adapter; all share the base's weights.
+    `auto` is a GPU where there is one, and the precision of the file's weights (else float32, bfloat16, or int8 for
+    weights rounded to 8 bits, which are fast, a little off and not trained). With `adapters`, folders by name,
+    `model.adapters[name]` is the model through that adapter; all share the base's weights.
     With `snapshot` it is the model of a run as it was after that step, where `training.snapshots` names it.
     """
-    place, dtype = usable_device(device), dtype_of(precision)  # refused before anything is read
+    place = usable_device(device)
+    dtype = dtype_of(precision, place)  # both refused before anything is read
     folders = named(adapters or {})
     model = read_model(Path(folder), snapshot)
     digest = identity(merge(model.module)) if folders else ""
     with in_memory(f"the model in {folder}"):
         model.module.to(device=place, dtype=dtype)
     base = Base(model, digest)
-    keep_packed(model.module)
+    keep = keep_int8 if precision == INT8 else keep_packed
+    keep(model.module)
     return replace(model, adapters={name: base.through(one) for name, one in folders.items()})
 
 

@@ -16,12 +16,13 @@ from regard.api.inside import Inside
 from regard.api.watched import Watched
 from regard.decoding.engine import decoding
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.speculative import Draft, DraftModel, PromptLookup
 from regard.decoding.strategies import Beam, Strategy
-from regard.devices import dtype_of, usable_device
+from regard.devices import INT8, dtype_of, usable_device
 from regard.errors import InputError
 from regard.files import write_json, write_text
 from regard.inspection.capture import Recording, record_into
-from regard.layers.linear import parameter_count
+from regard.layers.linear import in_int8, keep_int8, parameter_count
 from regard.models.checkpoint import save_model
 from regard.models.network import Network
 from regard.tasks.chat import ConversationText, Spoken, as_chat, is_spoken
@@ -49,6 +50,8 @@ class Model(Inside):
     """What it was trained by, where that is known."""
     adapters: Mapping[str, "Model"] = field(default_factory=dict)
     """The same model through each adapter that was loaded beside it; all share its weights."""
+    draft: Draft | None = None
+    """Who guesses what it writes, where somebody does."""
 
     @property
     def data(self) -> DataTable | None:
@@ -62,14 +65,21 @@ class Model(Inside):
 
     @property
     def precision(self) -> str:
-        """The type of its numbers, such as float32."""
+        """The type of its numbers, such as float32; int8 where its weights were rounded."""
+        if in_int8(self.module):
+            return INT8
         return str(self.module.dtype).removeprefix("torch.")
 
     def to(self, device: str | torch.device | None = None, precision: str = "auto") -> "Model":
-        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16)."""
+        """This model, moved to a device (auto, cpu, cuda) and into a precision (float32, bfloat16, int8)."""
         place = self.device if device is None else usable_device(device)
+        dtype = dtype_of(precision, place)
+        if self.precision == INT8 and precision not in ("auto", INT8):
+            raise InputError(f"weights in int8 are not {precision} again", "load the model anew")
         for one in (self, *self.adapters.values()):
-            one.module.to(device=place, dtype=dtype_of(precision))
+            one.module.to(device=place, dtype=dtype)
+            if precision == INT8:
+                keep_int8(one.module)
         return self
 
     @property
@@ -164,6 +174,24 @@ class Model(Inside):
         """This model with some keys of [decoding] changed."""
         table = DecodingTable.model_validate(self.decoding.model_dump(exclude_none=True) | changes)
         return replace(self, decoding=table)
+
+    def drafted_by(self, draft: "Model | PromptLookup") -> "Model":
+        """This model, with a smaller one or `PromptLookup()` guessing what it writes: the same text, sooner."""
+        _ = self.writer
+        if isinstance(draft, PromptLookup):
+            return replace(self, draft=draft)
+        small, own = draft.module.config, self.module.config
+        if draft.tokenizer != self.tokenizer or small.vocabulary > own.vocabulary:
+            sizes = f"{small.vocabulary:,} entries, the model {own.vocabulary:,}"
+            raise InputError(
+                f"the draft cuts text by another vocabulary: it has {sizes}", "use one with the same tokenizer"
+            )
+        if not small.decodes or small.reads != own.reads:
+            raise InputError(
+                f"a model that reads {' and '.join(small.reads)} cannot guess what this one writes",
+                f"use one that writes text and reads {' and '.join(own.reads)}",
+            )
+        return replace(self, draft=DraftModel(draft.module))
 
     def explain(
         self,

@@ -14,11 +14,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cache import AttentionState
+from regard.attention.exact import ExactAttention
 from regard.attention.mechanism import LayerContext
+from regard.attention.multihead import HeadAttention
 from regard.attention.slot import Site
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
 from regard.blocks.encoder import attention, feedforward, final_norm, residual, reversible
+from regard.blocks.shared_memory import SharedMemory
 from regard.layers.reversible import Change, computed_again
 
 Encoded = Float[Tensor, "batch source width"]
@@ -31,6 +34,11 @@ class DecoderCache:
     own: tuple[AttentionState | None, ...] = ()
     memory: tuple[AttentionState | None, ...] = ()
     source: RowIds | None = None
+    """The text of each row, by its number among those that are there."""
+    shared: SharedMemory | None = None
+    """Which memory each row reads, where several read one."""
+    once: bool = False
+    """Whether rows may share a memory: exact attention lets them."""
     tokens: int = 0
     """How many have gone through the decoder."""
     encoded: Encoded | None = None
@@ -46,7 +54,21 @@ class DecoderCache:
         source = self.source[rows]
         if torch.equal(source, self.source):
             return replace(self, own=own)
-        return replace(self, own=own, memory=_select(self.memory, rows), source=source)
+        if not self.once:
+            return replace(self, own=own, memory=_select(self.memory, rows), source=source)
+        kept, source = torch.unique(source, return_inverse=True)
+        memory = self.memory if len(kept) == self.texts else _select(self.memory, kept)
+        return replace(self, own=own, memory=memory, source=source, shared=SharedMemory.of(source, len(kept)))
+
+    @property
+    def texts(self) -> int:
+        """How many memories there are, where rows may share them."""
+        assert self.source is not None
+        return len(self.source) if self.shared is None else self.shared.memories
+
+    def memories(self, rows: RowIds) -> Int[Tensor, "memories"]:
+        """The memories that these rows leave, in their order."""
+        return torch.unique(self.source[rows]) if self.once and self.source is not None else rows
 
     def copy(self) -> "DecoderCache":
         """The same, which a step of this one leaves as it is."""
@@ -84,12 +106,13 @@ class DecoderLayer(nn.Module):
         past: AttentionState | None,
         memory: AttentionState | Encoded | None,
         context: LayerContext,
+        shared: SharedMemory | None = None,
     ) -> tuple[Hidden, AttentionState | None]:
         """One layer further, and what this layer's attention keeps with the new tokens in it."""
         made, own = self.self_attention(self.self_residual.enter(stream), past, context)
         stream = self.self_residual.add(stream, made)
         if self.cross_attention is not None and self.cross_residual is not None:
-            made, _ = self.cross_attention(self.cross_residual.enter(stream), self._read(memory), context.cross)
+            made = self._crossed(self.cross_residual.enter(stream), self._read(memory), context.cross, shared)
             stream = self.cross_residual.add(stream, made)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream))), own
 
@@ -99,6 +122,7 @@ class DecoderLayer(nn.Module):
         memory: AttentionState | Encoded | None,
         context: LayerContext,
         keep: Callable[[AttentionState | None], None],
+        shared: SharedMemory | None = None,
     ) -> Iterator[Change]:
         """What each sublayer adds, of the stream it reads; what self-attention keeps goes to `keep`."""
 
@@ -111,13 +135,29 @@ class DecoderLayer(nn.Module):
         def crossed(stream: Hidden) -> Hidden:
             assert self.cross_attention is not None
             assert self.cross_residual is not None
-            made, _ = self.cross_attention(self.cross_residual.enter(stream), self._read(memory), context.cross)
+            made = self._crossed(self.cross_residual.enter(stream), self._read(memory), context.cross, shared)
             return self.cross_residual.change(made)
 
         yield attended
         if self.cross_attention is not None:
             yield crossed
         yield lambda stream: self.feedforward_residual.change(self.feedforward(self.feedforward_residual.enter(stream)))
+
+    def _crossed(
+        self, entered: Hidden, memory: AttentionState | None, context: LayerContext, shared: SharedMemory | None
+    ) -> Hidden:
+        """What cross-attention reads; who watches it is shown every row with a memory of its own."""
+        cross, watched = self.cross_attention, False
+        assert cross is not None
+        if shared is not None and isinstance(cross, HeadAttention):
+            watched = bool(cross.attend._forward_pre_hooks)
+        if shared is not None and not watched:
+            return shared.unfold(cross(shared.fold(entered), memory, context)[0])
+        if shared is not None:
+            mask = None if context.mask is None else context.mask.select(shared.source)
+            context, memory = replace(context, mask=mask), None if memory is None else memory.select(shared.source)
+        made: Hidden = cross(entered, memory, context)[0]
+        return made
 
     def _read(self, memory: AttentionState | Encoded | None) -> AttentionState | None:
         """What cross-attention has of the memory, computed now if it was not before."""
@@ -140,7 +180,8 @@ class Decoder(nn.Module):
         """A cache with no tokens yet and what every layer computes of the memory once."""
         attentions = [layer.cross_attention for layer in self.layers if isinstance(layer, DecoderLayer)]
         states = tuple(cross.start(memory) for cross in attentions if cross is not None)
-        return DecoderCache(memory=states, source=torch.arange(len(memory), device=memory.device))
+        once = all(isinstance(one, ExactAttention) for one in attentions)
+        return DecoderCache(memory=states, source=torch.arange(len(memory), device=memory.device), once=once)
 
     def forward(self, stream: Hidden, cache: DecoderCache, context: LayerContext) -> tuple[Hidden, DecoderCache]:
         """Through every layer; the cache comes back with these tokens added."""
@@ -151,12 +192,12 @@ class Decoder(nn.Module):
         ):
             assert isinstance(layer, DecoderLayer)
             if self.reversible is None:
-                stream, state = layer(stream, past, memory, context)
+                stream, state = layer(stream, past, memory, context, cache.shared)
                 if cache.kept:
                     own[index] = state
             else:
                 keep = partial(own.__setitem__, index) if cache.kept else _forget
-                changes.extend(layer.changes(past, memory, context, keep))
+                changes.extend(layer.changes(past, memory, context, keep, cache.shared))
         if self.reversible is not None:
             stream = self.reversible(changes, stream)
         return self.norm(stream), replace(cache, own=tuple(own.values()), tokens=cache.tokens + stream.shape[1])

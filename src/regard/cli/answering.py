@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from regard.api import Model
     from regard.tasks.task import Answer
 
-LINES_TOGETHER = 64
+LINES_TOGETHER = 256
+"""Lines of stdin answered at a time; fewer where no more are there yet."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The options of decoding, by the names they have in every verb, and what they make of a model's own [decoding]."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,6 +58,13 @@ Seed = Annotated[
 Samples = Annotated[int | None, typer.Option(min=1, help="Sample this many answers to each text, one a line.")]
 NBest = Annotated[
     int | None, typer.Option(min=1, help="Print the n best answers of a beam, one a line; at most its width.")
+]
+Draft = Annotated[
+    Path | None,
+    typer.Option(help="A smaller model guesses, this one checks: the same answer, sooner.", metavar="FOLDER"),
+]
+PromptLookup = Annotated[
+    bool, typer.Option("--prompt-lookup", help="Guess by what followed the same words before: the same answer, sooner.")
 ]
 
 

@@ -33,7 +33,7 @@ Plugin = Annotated[
 """Loaded while the command line is read, before anything asks for what it registers; a verb does nothing with it."""
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda; auto: a GPU where there is one.")]
 Precision = Annotated[
-    str, typer.Option("--precision", help="auto, float32 or bfloat16; auto: that of the file's weights.")
+    str, typer.Option("--precision", help="auto, float32, bfloat16 or int8; auto: that of the file's weights.")
 ]
 
 

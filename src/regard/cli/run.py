@@ -22,6 +22,33 @@ Special = Annotated[
 
 
 @dataclass(frozen=True)
+class DraftOptions:
+    """Who guesses what the model writes."""
+
+    folder: Path | None
+    lookup: bool
+    device: str
+    precision: str
+
+    def check(self, explain: bool) -> None:
+        """Refuse what does not go together."""
+        if self.folder is not None and self.lookup:
+            raise InputError("--draft and --prompt-lookup both guess", "use one of them")
+        if explain and (self.folder is not None or self.lookup):
+            name = "--prompt-lookup" if self.lookup else "--draft"
+            raise InputError(f"{name} has no effect with --explain, which goes step by step", "leave it out")
+
+    def of(self, model: "Model") -> "Model":
+        """The model, with what guesses."""
+        from regard import api
+        from regard.decoding.speculative import PromptLookup
+
+        if self.folder is None:
+            return model.drafted_by(PromptLookup()) if self.lookup else model
+        return model.drafted_by(api.load(self.folder, self.device, self.precision))
+
+
+@dataclass(frozen=True)
 class Asked:
     """What the command line asks of a model, the text aside."""
 
@@ -32,6 +59,7 @@ class Asked:
     explain: bool
     to: Path | None
     force: bool
+    draft: DraftOptions
 
     def check(self, text: str | None) -> None:
         """Refuse, before a model is read, what does not go together."""
@@ -39,6 +67,7 @@ class Asked:
         if self.stream and (self.as_json or self.several.key is not None):
             other = "--json" if self.as_json else several
             raise InputError(f"--stream and {other} ask for two kinds of output", "use one of them")
+        self.draft.check(self.explain)
         if not self.explain:
             if self.to is not None:
                 raise InputError("--to has no effect without --explain", "add --explain, or leave it out")
@@ -84,6 +113,7 @@ class Asked:
         if any(value is not None for value in given.values()):
             _ = model.writer  # refuses where no text is written, so that no option is without effect
             model = replace(model, decoding=options.decoding(model.decoding, given))
+        model = self.draft.of(model)
         chosen = model.decoding.chosen()
         if n_best is not None and isinstance(chosen, Beam) and n_best > chosen.size:
             raise InputError(f"--n-best {n_best} is more than a beam of {chosen.size} holds", f"use --beams {n_best}")
@@ -114,6 +144,8 @@ def run(
     seed: options.Seed = None,
     samples: options.Samples = None,
     n_best: options.NBest = None,
+    draft: options.Draft = None,
+    prompt_lookup: options.PromptLookup = False,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show how the answer comes about.")] = False,
     to: Annotated[
@@ -138,10 +170,10 @@ def run(
     given: dict[str, Any] = {"strategy": strategy, "beams": beams, "length_penalty": length_penalty, "seed": seed}
     given |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "beam_groups": beam_groups}
     given |= {"max_new_tokens": max_new_tokens, "no_repeat_ngram_size": no_repeat_ngram, "stop": stop, "prefix": prefix}
-    given |= {"diversity_penalty": diversity_penalty, "penalty_alpha": penalty_alpha}
-    given |= {"repetition_penalty": repetition_penalty, "must_contain": must_contain}
-    given |= {"must_not_contain": must_not_contain}
-    asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force)
+    given |= {"repetition_penalty": repetition_penalty, "penalty_alpha": penalty_alpha, "must_contain": must_contain}
+    given |= {"diversity_penalty": diversity_penalty, "must_not_contain": must_not_contain}
+    drafted = DraftOptions(draft, prompt_lookup, device, precision)
+    asked = Asked(Several(samples, n_best), given, stream, as_json, explain, to, force, drafted)
     asked.check(text)
     from regard import api
 

@@ -166,7 +166,17 @@ def _record(size: "Size") -> dict[str, Any]:
     return {"context": size.context, "parameters": counts, "bytes": memory, "flops_per_token": work}
 
 
-_MEMORY = ("weights", "cache", "whole_cache", "trained_weights", "gradients", "moments", "state", "activations")
+_MEMORY = (
+    "weights",
+    "int8_weights",
+    "cache",
+    "whole_cache",
+    "trained_weights",
+    "gradients",
+    "moments",
+    "state",
+    "activations",
+)
 
 
 def _overview(sizes: "dict[str, Size]") -> list[str]:
@@ -187,6 +197,7 @@ def _page(name: str, size: "Size", *, at_most: bool) -> list[str]:
     if size.learnt != size.parameters:
         rows.append(("  of these learn", f"{size.learnt:,}", f"{100 * size.learnt / size.parameters:.1f} %"))
     rows += [("", "", ""), ("to run", "float32", "bfloat16"), _memory("  weights", size.weights)]
+    rows.append(_memory("  weights, maps in int8", size.int8_weights))
     if size.cache.float32:
         tokens = " + ".join([f"{size.context:,}"] * size.estimates.cached_texts)
         rows.append(_memory("  cache, a token", size.cache))

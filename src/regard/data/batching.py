@@ -71,6 +71,18 @@ class Padded:
         segments = None if self.segments is None else change(self.segments)
         return replace(self, ids=change(self.ids), lengths=change(self.lengths), documents=documents, segments=segments)
 
+    def select(self, rows: Sequence[int]) -> "Padded":
+        """These sequences, padded to the longest of them."""
+        at = torch.as_tensor(rows, device=self.ids.device)
+        lengths = self.lengths[at.to(self.lengths.device)]
+        longest, whole = int(lengths.max()), self.ids.shape[1]
+        columns = slice(whole - longest, whole) if self.side == "left" else slice(longest)
+        held = [None if one is None else one[at, columns] for one in (self.ids, self.documents, self.segments)]
+        ids, documents, segments = held
+        assert ids is not None
+        ragged = bool((lengths < longest).any())
+        return replace(self, ids=ids, lengths=lengths, ragged=ragged, documents=documents, segments=segments)
+
     def rows(self) -> list[list[int]]:
         """The sequences again, without padding."""
         return [row[keep].tolist() for row, keep in zip(self.ids, self.real, strict=True)]
@@ -93,6 +105,16 @@ class Inputs:
     def to(self, device: torch.device | str) -> "Inputs":
         """The same on another device."""
         return Inputs(self.tokens.to(device), None if self.source is None else self.source.to(device))
+
+    def select(self, rows: Sequence[int]) -> "Inputs":
+        """These rows alone."""
+        return Inputs(self.tokens.select(rows), None if self.source is None else self.source.select(rows))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Tokens of every row, those of the source too."""
+        read = self.tokens.lengths if self.source is None else self.tokens.lengths + self.source.lengths
+        return list(map(int, read))
 
     def pinned(self) -> "Inputs":
         """The same in memory a GPU can read by itself."""

@@ -7,7 +7,7 @@ every generated token, the row in which it was computed, so that a capture can f
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol
 
 import torch
@@ -24,6 +24,8 @@ from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Generated, Ren
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
 from regard.decoding.paths import decode_in_place, why_plain
+from regard.decoding.sliding import Sliding
+from regard.decoding.speculative import Draft, speculate
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample, Strategy
 from regard.decoding.trace import BeamWatch, StepWatch
@@ -106,12 +108,17 @@ def generate_ranked(
     stop: Stop,
     filters: Sequence[Filter] = (),
     numbers: Sequence[int] | None = None,
+    draft: Draft | None = None,
 ) -> list[list[Hypothesis]]:
     """All that is found for every sequence, best first: what finished in a beam, else the one that was chosen.
 
-    `numbers` say which text of a call each is, where they do not stand in its order: what is drawn goes by that.
+    `numbers` say which text of a call each is, where they do not stand in its order: what is drawn goes by that. With a
+    `draft` tokens are guessed (speculative.py), unless somebody watches.
     """
     filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
+    if draft is not None and not listeners.get():
+        moments = _guessed(stepper, inputs, strategy, stop, filters, draft, numbers)
+        return [[replace(one, path="speculative")] for one in collect(len(numbers), moments)]
     with decoding(inputs) as finished:
         if isinstance(strategy, Beam):
             found = search_all(_Told(stepper), inputs, strategy, stop, filters)
@@ -129,14 +136,48 @@ def _in_place(stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Sto
     return not listeners.get() and why_plain(stepper, inputs, strategy, stop, filters) is None
 
 
+def _guessed(
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Strategy,
+    stop: Stop,
+    filters: tuple[Filter, ...],
+    draft: Draft,
+    numbers: Sequence[int],
+) -> Iterator[Moment]:
+    """Decoding by guesses, of what can be decoded so."""
+    if not isinstance(strategy, Greedy | Sample):
+        raise InputError(f"a draft has no effect on {type(strategy).__name__}", "use greedy or sample")
+    draws = _Draws(strategy if isinstance(strategy, Sample) else None, numbers)
+    if not isinstance(stepper, Sliding):
+        return speculate(stepper, inputs, strategy, stop, filters, draft, draws.at)
+    longest = int(inputs.tokens.lengths.max()) + stop.max_new_tokens - 1
+    if longest > stepper.limit:
+        raise InputError(
+            f"{longest} tokens are more than the {stepper.limit} that the model reads at once, and no draft guesses "
+            "for a window that slides",
+            "ask for fewer new tokens, or leave the draft out",
+        )
+    return speculate(stepper.stepper, inputs, strategy, stop, filters, draft, draws.at)
+
+
 @torch.no_grad()
 def stream(
-    stepper: Stepper[S], inputs: Inputs, strategy: Strategy, stop: Stop, filters: Sequence[Filter] = ()
+    stepper: Stepper[S],
+    inputs: Inputs,
+    strategy: Strategy,
+    stop: Stop,
+    filters: Sequence[Filter] = (),
+    draft: Draft | None = None,
 ) -> Iterator[int]:
     """The ids of a single sequence as they are certain: chosen, or shared by all of a beam that may still win."""
     if inputs.tokens.ids.shape[0] != 1:
         raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
     filters = ordered(filters, strategy)
+    if draft is not None and not listeners.get():
+        for moment in _guessed(stepper, inputs, strategy, stop, filters, draft, range(1)):
+            yield int(moment.ids[0])
+        return
     with decoding(inputs) as finished:
         if isinstance(strategy, Beam):
             given = 0
@@ -259,9 +300,10 @@ class _Draws:
         if strategy is not None:
             self.seeds = torch.tensor([seed_of(strategy.seed, strategy.first + number) for number in numbers])
 
-    def __call__(self, sequence: list[int]) -> Float[Tensor, "rows"]:
-        if self.seeds is None:
-            return torch.zeros(len(sequence))
-        drawn = uniform(self.seeds[sequence], torch.full((len(sequence),), self.place))
+    def __call__(self, sequence: Sequence[int]) -> Float[Tensor, "rows"]:
         self.place += 1
-        return drawn
+        return self.at(sequence, torch.full((len(sequence),), self.place - 1))
+
+    def at(self, sequence: Sequence[int], places: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
+        """Of these sequences, each at a place of its own."""
+        return torch.zeros(len(sequence)) if self.seeds is None else uniform(self.seeds[list(sequence)], places)

@@ -244,7 +244,8 @@ def _install_heads(
         kept = {key: value for key, value in dict.items(before) if key not in table}
         own = {key: nn.Parameter(value.to(like), requires_grad=False) for key, value in table.items()}
         part.__dict__["_parameters"] = {key: own.get(key, kept.get(key)) for key in dict.keys(before)}
-        part.__dict__.pop("packed", None)
+        for layout in ("packed", "int8"):
+            part.__dict__.pop(layout, None)
 
 
 # Writing

@@ -8,6 +8,8 @@ move it, to train it, to look at it. From then on it stays, so nothing that was 
 
 A table that is also looked up row by row stays as it is beside its layout. Where it is a file's pages, as those of a
 loaded model are, only the rows in use take memory.
+
+`keep_int8(module)` rounds the weights instead (int8.py), for good: the plain ones are gone.
 """
 
 import ctypes
@@ -21,7 +23,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.errors import InputError
 from regard.layers import private_ops
+from regard.layers.int8 import Int8Weight
 from regard.layers.low_rank import LowRank
 
 PART = 2**22
@@ -38,6 +42,27 @@ class MapModule(nn.Module):
     """Whether `keep_packed` was said of it."""
     looked_up = False
     """Whether its weight is also read otherwise, row by row."""
+    int8: Int8Weight | None = None
+    """The weight in 8 bits, where `keep_int8` was said of it; the plain one is kept beside it if it is looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Of a weight that was let go, what stands for it."""
+        if name == "weight" and self.int8 is not None:
+            return self.int8.plain()
+        return super().__getattr__(name)
+
+    def train(self, mode: bool = True) -> Any:
+        """Refused where the weight is in 8 bits."""
+        if mode and self.int8 is not None:
+            raise InputError("weights in int8 cannot be trained", "load the model in float32 or bfloat16")
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """What is in 8 bits moves along; its type stays."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.int8 is not None:
+            self.int8 = self.int8.to(fn(torch.empty(0)).device)
+        return self
 
     def plain_weight(self) -> Tensor:
         """The weight for reading alone; of one that is kept packed, only where it is looked up too."""
@@ -46,6 +71,8 @@ class MapModule(nn.Module):
 
     def times(self, inputs: Float[Tensor, "*axes width"], bias: Tensor | None) -> Float[Tensor, "*axes out"]:
         """`W x + b`."""
+        if self.int8 is not None:
+            return self.int8.times(inputs, bias)
         if self.packed and not torch.compiler.is_compiling() and _reads_alone(inputs):
             layout = self.__dict__["_parameters"].layout_for(inputs)
             if layout:
@@ -85,11 +112,32 @@ def keep_packed(module: nn.Module) -> None:
             one.packed = True
 
 
+def keep_int8(module: nn.Module) -> None:
+    """Let the maps of a model keep their weights in 8 bits from here on; tables that are looked up stay beside them."""
+    mapped = file_pages()
+    for one in module.modules():
+        weight = one._parameters.get("weight") if isinstance(one, MapModule) and one.int8 is None else None
+        if isinstance(one, MapModule) and weight is not None:
+            one.int8 = Int8Weight(weight)
+            if not one.looked_up:
+                one.int8.settle()
+                one._parameters["weight"] = None
+                if any(weight.data_ptr() in pages for pages in mapped):
+                    give_back_pages(weight)
+
+
+def in_int8(module: nn.Module) -> bool:
+    """Whether weights of a model are in 8 bits."""
+    return any(isinstance(one, MapModule) and one.int8 is not None for one in module.modules())
+
+
 def parameter_count(module: nn.Module) -> int:
     """How many numbers a model has, asked without taking them out of their layout."""
     tables = (one.__dict__["_parameters"] for one in module.modules())
     lists = (one.numbers() if isinstance(one, PackedParameters) else one.values() for one in tables)
-    return sum(one.numel() for some in lists for one in some if one is not None)
+    maps = (one for one in module.modules() if isinstance(one, MapModule) and not one.looked_up)
+    rounded = sum(one.int8.shape.numel() for one in maps if one.int8 is not None)
+    return rounded + sum(one.numel() for some in lists for one in some if one is not None)
 
 
 class PackedParameters(dict[str, nn.Parameter | None]):

@@ -4,13 +4,22 @@ softmax_, softmax_gradient_     in the place of their input, which no public fun
 divide_                         many tensors by one number in one call
 packs, pack, unpack, packed_linear
                                 a linear map from weights in oneDNN's own layout, read about twice as fast by a CPU
+int8_packs, int8_pack, int8_unpack, int8_packed_linear
+                                one from weights of 8 bits in a CPU's layout, inputs rounded as well
+int8_linear                     one from weights of 8 bits, inputs as they are
 """
 
+import warnings
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+FEW_ROWS, TILE = 16, 64
+"""Up to so many rows a product by int8 reads little but the weights; beyond, a float of them is made first. Sizes that
+are no multiple of a tile are not asked of it."""
 
 
 def softmax_(scores: Tensor) -> Tensor:
@@ -71,5 +80,72 @@ def _right(dtype: torch.dtype) -> bool:
             layout = pack(weight)
             near = torch.allclose(packed_linear(inputs, layout, None), F.linear(inputs, weight), rtol=0.02, atol=0.02)
             return near and torch.equal(unpack(layout), weight)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+
+
+def int8_pack(numbers: Tensor, scales: Tensor) -> Any:
+    """A matrix of int8, each row with its scale, laid out for a product with inputs that are rounded as they come."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # these operators are on their way out of PyTorch: hence `int8_packs`
+        quantized = torch._make_per_channel_quantized_tensor(
+            numbers, scales.double(), torch.zeros(len(numbers), dtype=torch.long), 0
+        )
+        return torch.ops.quantized.linear_prepack(quantized, None)
+
+
+def int8_unpack(layout: Any) -> Tensor:
+    """The numbers again."""
+    numbers: Tensor = torch.ops.quantized.linear_unpack(layout)[0].int_repr()
+    return numbers
+
+
+def int8_packed_linear(inputs: Tensor, layout: Any) -> Tensor:
+    """`W x`, the inputs rounded to 8 bits between the smallest and the largest of them all."""
+    out: Tensor = torch.ops.quantized.linear_dynamic(inputs, layout, not _int8_right(reduced=False))
+    return out
+
+
+def int8_packs() -> bool:
+    """Whether these operators are here and right; on a CPU whose sums of products overflow, with inputs of 7 bits."""
+    return _int8_right(reduced=False) or _int8_right(reduced=True)
+
+
+@cache
+def _int8_right(*, reduced: bool) -> bool:
+    """Whether a small product is right: the largest numbers there are, so that a sum that overflows shows."""
+    numbers = torch.tensor([[127] * 8, [-127] * 8, [127, -127] * 4, [3, 5, -7, 11, -13, 17, 0, 1]], dtype=torch.int8)
+    scales, inputs = torch.tensor([0.5, 0.25, 1.0, 2.0]), torch.linspace(-1, 1, 63)[:56].view(7, 8)
+    inputs = torch.cat([inputs, torch.ones(1, 8)])
+    try:
+        with torch.no_grad():
+            layout = int8_pack(numbers, scales)
+            found = torch.ops.quantized.linear_dynamic(inputs, layout, reduced)
+            expected = F.linear(inputs, numbers * scales[:, None])
+            largest = (numbers.abs() * scales[:, None]).sum(dim=1)
+            return bool(((found - expected).abs() <= largest / 100).all()) and torch.equal(int8_unpack(layout), numbers)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+
+
+def int8_linear(inputs: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
+    """`W x` of W in int8, a scale for each row, from the numbers as they are and inputs as they are."""
+    fits = not any(size % TILE for size in numbers.shape) and 0 < len(inputs) <= FEW_ROWS
+    if fits and inputs.device.type == "cuda" and _int8_multiplies(inputs.device, inputs.dtype):
+        return torch._weight_int8pack_mm(inputs, numbers, scales.to(inputs.dtype))
+    return F.linear(inputs, numbers.to(inputs.dtype)) * scales.to(inputs.dtype)
+
+
+@cache
+def _int8_multiplies(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a GPU multiplies by int8 and makes no float of it. On a CPU that ends the process for some sizes."""
+    numbers = torch.arange(TILE * TILE, device=device).remainder(255).sub(127).to(torch.int8).view(TILE, TILE)
+    inputs = torch.linspace(-1, 1, 2 * TILE, device=device).to(dtype).view(2, TILE)
+    scales = torch.linspace(0.5, 1.5, TILE, device=device).to(dtype)
+    try:
+        with torch.no_grad():
+            found = torch._weight_int8pack_mm(inputs, numbers, scales).double()
+            expected = F.linear(inputs.double(), numbers * scales[:, None].double())
+            return torch.allclose(found, expected, rtol=0.02, atol=0.02 * float(expected.abs().max()))
     except (AttributeError, RuntimeError, NotImplementedError):
         return False

@@ -11,8 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from regard.errors import ConfigError, FileError
+from regard.errors import ConfigError, FileError, InputError
 from regard.files import read_json, write_json, writing
+from regard.layers.linear import in_int8
 from regard.models.lora import merged_state
 from regard.models.network import NETWORKS, Network, NetworkConfig
 from regard.plugins import load_plugins
@@ -26,6 +27,10 @@ PREFIX = "regard-"
 
 def save_model(folder: Path, model: Network) -> None:
     """Both files, the config first: weights without a config would be of no use. Adapters are merged."""
+    if in_int8(model):
+        raise InputError(
+            "weights that were rounded to int8 are not those of the model", "load it in another precision to save it"
+        )
     save_config(folder, model)
     save_tensors(folder / WEIGHTS, merged_state(model))
 

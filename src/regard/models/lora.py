@@ -71,7 +71,8 @@ def beside(network: Network, config: NetworkConfig) -> tuple[Network, set[str]]:
             table = part.__dict__["_parameters"]
             lacking |= {f"{name}.{key}" for key, value in table.items() if value is not None}
             continue
-        for table in ("_parameters", "_buffers", *(("packed",) if "packed" in other.__dict__ else ())):
+        kept = [name for name in ("packed", "int8") if name in other.__dict__]
+        for table in ("_parameters", "_buffers", *kept):
             part.__dict__[table] = other.__dict__[table]
     return twin.eval(), lacking
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from regard.layers.linear import MapModule
 from regard.models.adapter_table import AdapterTable
 from regard.models.estimates import Estimates
 from regard.models.lora import attach, new_beside
@@ -47,6 +48,15 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """Of a model in int8: the numbers of 8 bits, their rows, and how many numbers are then there in no other way."""
+
+    numbers: int
+    rows: int
+    let_go: int
+
+
+@dataclass(frozen=True)
 class Size:
     """All of it, for texts of `context` tokens."""
 
@@ -59,6 +69,8 @@ class Size:
     estimates: Estimates
     learnt: int
     """How many of its parameters learn: with an adapter, only those beside the base and a head that is new."""
+    rounded: "Rounded"
+    """What of them int8 rounds."""
 
     @property
     def parameters(self) -> int:
@@ -74,6 +86,16 @@ class Size:
     def weights(self) -> Memory:
         """To run: the parameters."""
         return _memory(self.parameters)
+
+    @property
+    def int8_weights(self) -> Memory:
+        """To run in int8: a byte for each number of a map and a scale for each row, the rest as it was.
+
+        A table that is looked up and multiplied by is there twice, once as it was.
+        """
+        rounded, kept = self.rounded, self.parameters - self.rounded.let_go
+        own = rounded.numbers + FLOAT32 * rounded.rows
+        return Memory(own + FLOAT32 * kept, own + BFLOAT16 * kept)
 
     @property
     def cache(self) -> Memory:
@@ -136,7 +158,15 @@ def size_of(config: NetworkConfig, context: int | None = None, adapter: Beside |
         looked_up = part == "embedding" or isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
         matrices += parameter.numel() if parameter.dim() >= 2 and not looked_up else 0
     count = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    return Size(config, context, parts, matrices, estimates, count)
+    return Size(config, context, parts, matrices, estimates, count, _rounded(model, estimates.tied))
+
+
+def _rounded(model: nn.Module, tied: int) -> Rounded:
+    """`tied` are the numbers of a table that is looked up and multiplied by."""
+    maps = [one for one in model.modules() if isinstance(one, MapModule) and one.weight is not None]
+    let_go = sum(one.weight.numel() for one in maps if not one.looked_up)
+    rows = sum(len(one.weight) for one in maps if tied or not one.looked_up)
+    return Rounded(let_go + tied, rows, let_go)
 
 
 def _memory(numbers: int) -> Memory:

@@ -62,7 +62,7 @@ class TransformerState:
         cache = self.cache.select(rows)
         mask = self.memory_mask
         if mask is not None and cache.memory is not self.cache.memory:
-            mask = mask.select(rows)
+            mask = mask.select(self.cache.memories(rows))
         return TransformerState(cache, None if self.padding is None else self.padding[rows], mask)
 
 

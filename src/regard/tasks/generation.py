@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from regard.data.batching import Inputs, Padded
 from regard.data.sentinels import filled
 from regard.decoding.constraints import bind
-from regard.decoding.engine import generate_ranked, stream
+from regard.decoding.engine import generate_ranked, listeners, stream
 from regard.decoding.filters import Filter
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.stepper import Stepper
@@ -20,7 +20,11 @@ from regard.tasks.task import Answer, D, Loaded, Task
 from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 64
-"""Texts read or decoded side by side."""
+"""Texts decoded side by side, at most; on a GPU, where a step costs the same for more, four times as many."""
+TOKENS = 16_384
+"""Tokens read side by side, padding with them and each once for every beam, at most."""
+AHEAD = 1024
+"""Texts that are cut into tokens at a time, and sorted by how many they are."""
 
 
 class Generation(Task[D]):
@@ -151,16 +155,21 @@ class Generation(Task[D]):
     ) -> list[list[Hypothesis]]:
         """All that decoding found for every text, best first: a beam finds several. The texts are checked before."""
         usual, device = self.strategy(model, strategy), model.module.device
-        found: list[list[Hypothesis]] = []
-        for first in range(0, len(texts), TOGETHER):
-            inputs = self.begun(model, texts[first : first + TOGETHER])
-            self.warn_of_length(model, inputs)
-            inputs = inputs.to(device)
+        rows = TOGETHER if device.type == "cpu" else 4 * TOGETHER
+        found: dict[int, list[Hypothesis]] = {}
+        for first in range(0, len(texts), AHEAD):
+            whole = self.begun(model, texts[first : first + AHEAD])
+            self.warn_of_length(model, whole)
             chosen = replace(usual, first=usual.first + first) if isinstance(usual, Sample) else usual
-            stepper = self.stepper(model)
-            found += generate_ranked(stepper, inputs, chosen, *self.limits(model, stepper, inputs, max_new_tokens))
-            progress(len(found), len(texts))
-        return found
+            sizes = [1] * len(whole.sizes) if listeners.get() else whole.sizes  # what is watched stays in its order
+            for numbers in side_by_side(sizes, rows, TOKENS // (usual.size if isinstance(usual, Beam) else 1)):
+                inputs = whole.select(numbers).to(device)
+                stepper = self.stepper(model)
+                stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
+                best = generate_ranked(stepper, inputs, chosen, stop, filters, numbers, model.draft)
+                found |= zip((first + number for number in numbers), best, strict=True)
+                progress(len(found), len(texts))
+        return [found[number] for number in range(len(texts))]
 
     def strategy(self, model: Loaded, asked: Strategy | None) -> Strategy:
         """What was asked for, or the model's own; its constraints, with the model's, as filters."""
@@ -187,11 +196,26 @@ class Generation(Task[D]):
         stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
         if prefix:
             yield prefix
-        for token in stream(stepper, inputs, chosen, stop, filters):
+        for token in stream(stepper, inputs, chosen, stop, filters, model.draft):
             if token not in stop.eos_ids and (piece := held.push(text_of.push(token))):
                 yield piece
         if rest := held.push(text_of.end()) + held.end():
             yield rest
+
+
+def side_by_side(sizes: Sequence[int], rows: int, tokens: int) -> Iterator[list[int]]:
+    """Texts by their numbers, in groups of so many rows and tokens at most, the longest first; one may be too long.
+
+    Sorted, a group is little padding; and what does not fit into memory shows at once.
+    """
+    group: list[int] = []
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        if group and (len(group) == rows or (len(group) + 1) * sizes[group[0]] > tokens):
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
 
 
 def filled_answer(model: Loaded, text: str, written: Sequence[int], score: float) -> Answer:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 from regard.data.batching import Batch
 from regard.data.corpus import Examples, Split
 from regard.data.stream import POOL, Batches, BatchStream
+from regard.decoding.speculative import Draft
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError, VocabularyError
 from regard.models.network import Head, Network, NetworkShape
@@ -64,6 +65,11 @@ class Loaded(Protocol):
         """What it was trained on, where that is known."""
         ...
 
+    @property
+    def draft(self) -> Draft | None:
+        """Who guesses what it writes, where somebody does."""
+        ...
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -83,6 +89,7 @@ class InTraining:
     task: "Task[Any]"
     decoding: DecodingTable
     data: DataTable | None
+    draft: Draft | None = None
 
 
 @dataclass(frozen=True, eq=False)
