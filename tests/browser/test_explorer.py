@@ -122,3 +122,22 @@ def test_a_long_text_is_shown_by_the_rows_that_are_looked_at(explorer, address, 
     explorer.settle()
     assert "largest weight under it" not in explorer.text(".area")
     assert sum(sizes) < 2_000_000
+
+
+def test_a_reading_that_is_no_longer_kept_is_read_again(browser, address, explored):
+    tab = browser.new_page()
+    tab.goto(address)
+    row = tab.evaluate(
+        """async (text) => {
+          const { HttpSource, unpack } = await import("/assets/explorer/source.js");
+          const source = new HttpSource(), asked = { model: "gpt", new_tokens: 0 };
+          const first = await source.read({ ...asked, text });
+          for (let count = 0; count < 7; count++) await source.read({ ...asked, text: "a mat" });
+          const question = { reading: first.reading, layer: "decoder.1.self", head: 1, rows: [5] };
+          return Array.from(unpack((await source.ask("rows", question)).weights).data);
+        }""",
+        TEXT,
+    )
+    expected = explored["gpt"].look(TEXT).weights("decoder.1.self", 1, rows=[5])[0]
+    assert row == pytest.approx(expected.tolist(), abs=1e-6)
+    tab.close()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from test_explorer import TEXT, TEXTS, look, there
 
+import regard
 from regard.decoding.filters import temperature
 from regard.decoding.strategies import Beam
 from regard.errors import InputError
@@ -16,7 +17,20 @@ from regard.inspection.contextual import word_in_sentences
 from regard.inspection.four_steps import four_steps
 from regard.views.figure import label
 
-VIEWS = ("overview", "head", "steps", "decoding", "tokens", "meaning", "whatif", "compare")
+VIEWS = (
+    "overview",
+    "head",
+    "steps",
+    "decoding",
+    "tokens",
+    "meaning",
+    "whatif",
+    "lens",
+    "patch",
+    "flow",
+    "compare",
+    "training",
+)
 
 
 def numbers(text: str) -> list[float]:
@@ -241,7 +255,7 @@ def test_what_is_shown_is_saved_as_a_file(explorer, address, explored):
         assert content.startswith(beginning)
         if kind == "json":
             found = torch.tensor(json.loads(content)["heads"]["2"])
-            torch.testing.assert_close(found, look(explored["gpt"], TEXT).weights("decoder.0.self", 2)[: len(found)])
+            torch.testing.assert_close(found, explored["gpt"].look(TEXT).weights("decoder.0.self", 2))
 
 
 def test_each_layer_says_what_it_would_decide_and_attention_is_shown_in_three_ways(explorer, address, explored):
@@ -273,3 +287,25 @@ def test_patching_brings_the_answer_back(explorer, address, explored):
     explorer.open(address, model="tiny", text=text, view="patch", instead=other)
     first = explorer.tab.locator(".grid").first.locator("tbody tr").first.locator("td").all_inner_texts()
     assert [numbers(one)[0] for one in first] == pytest.approx(found.stacks[0].recovered[0].tolist(), abs=6e-3)
+
+
+def test_the_training_slider_shows_the_weights_that_were_kept(explorer, address, tiny):
+    text = TEXTS["tiny"]
+    explorer.open(address, model="tiny", text=text, view="training")
+    layer = explorer.tab.locator(".layer h3").first.inner_text()
+    explorer.tab.locator(".thumb").first.click()
+    explorer.settle()
+    for place, step in enumerate((0, 3)):
+        explorer.tab.locator("input[name=step]").press("Home" if place == 0 else "End")
+        explorer.tab.wait_for_timeout(300)  # the slider waits for the last of its moves
+        explorer.settle()
+        assert explorer.text("label output") == str(step)
+        kept = regard.load(tiny, "cpu", snapshot=step)
+        weights = kept.look(text).weights(layer, 0, rows=[0])[0]
+        explorer.tab.wait_for_selector(".partners .number")
+        assert float(explorer.tab.locator(".partners .number").first.inner_text()) == pytest.approx(
+            float(weights.max()), abs=6e-5
+        )
+    assert explorer.violations() == []
+    explorer.open(address, model="gpt", text=TEXT, view="training")
+    assert "kept no weights" in explorer.text(".lead")

@@ -49,7 +49,7 @@ def test_a_mixture_that_cannot_be_is_refused(options, said):
 
 
 def test_what_a_corpus_does_not_have_is_said_with_those_that_do():
-    with pytest.raises(ConfigError, match=r"'dates' has pairs of texts and .*no questions about .*use corpus tales"):
+    with pytest.raises(ConfigError, match=r"'dates' has pairs of texts, .*no questions about .*use corpus tales"):
         examples_of("dates", {}, "questions")
     with pytest.raises(ConfigError, match="'python' has running text, and no pairs of texts"):
         corpus("python", {})

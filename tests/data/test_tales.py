@@ -199,6 +199,18 @@ def test_a_dialogues_second_question_needs_the_first(told):
             assert person not in second
 
 
+def test_a_conversation_is_a_dialogue_about_its_tale():
+    one = Tales(length=40)
+    found = one.of_kind("conversations")
+    for index in range(20):
+        tale = one.tale("test", index)
+        asked, answer, then, last = found.example("test", index).messages
+        assert [message.role for message in (asked, answer, then, last)] == ["user", "assistant"] * 2
+        assert asked.content.startswith(f"{tale.text} ")
+        turns = ((asked.content.removeprefix(f"{tale.text} "), answer.content), (then.content, last.content))
+        assert turns in tale.dialogues
+
+
 def test_pairs_say_by_a_prefix_what_is_asked():
     one = corpus("tales", {"asked": ["mood", "question"]})
     pairs = [one.example("train", index) for index in range(4)]

@@ -269,6 +269,21 @@ def test_bugs_of_ones_own_module_are_found():
     assert "causality" in {one.law for one in regard.doctor(OwnStepper("all")).broken}
 
 
+class WithLoss(Own):
+    def __init__(self, averaged: bool):
+        super().__init__()
+        self.averaged = averaged
+
+    def loss(self, batch: regard.Batch):
+        summed = TokenPrediction(self).loss(batch)
+        return Loss(summed.sum / summed.count, 1) if self.averaged else summed
+
+
+def test_a_loss_of_ones_own_is_the_one_that_is_accumulated():
+    assert regard.doctor(WithLoss(averaged=False), only=["accumulation"]).healthy
+    assert "mean of means" in regard.doctor(WithLoss(averaged=True), only=["accumulation"]).broken[0].cause
+
+
 class Raising(Own):
     def forward(self, inputs):
         if inputs.tokens.ids.shape[1] > 3:

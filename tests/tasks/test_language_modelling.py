@@ -222,9 +222,7 @@ def test_bad_questions_are_answered_in_one_sentence(model):
         model.evaluate([])
     with pytest.raises(ConfigError, match=r"the recipe has no data of its own; give your files: `data=\[\"book\.txt"):
         TASKS["language_modelling"]().open(Recipe.model_validate({"task": "language_modelling"}))
-    with pytest.raises(
-        ConfigError, match=r"corpus 'copy' has pairs of texts and texts with labels, and no running text"
-    ):
+    with pytest.raises(ConfigError, match=r"corpus 'copy' has pairs of texts, .*, and no running text"):
         TASKS["language_modelling"]().open(Recipe.model_validate({"task": "language_modelling", "data": "copy"}))
 
 

@@ -1,5 +1,7 @@
 """`regard explore`: a web page, on this machine alone, that shows what models make of a text."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +12,6 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-    from regard.api import Model
 
 PORT = 8421
 
@@ -32,12 +32,14 @@ def explore(
 
     Example: `regard explore runs/demo`
     """
+    explorer = _explorer()
     from regard import api
+    from regard.api.exploring.history import KeptSteps
 
-    app = _app(
-        {name: api.load(folder, device, precision) for name, folder in _named(models).items()}, max_tokens, memory
-    )
-    _serve(app, port, browser)
+    folders = _named(models)
+    loaded = {name: api.load(folder, device, precision) for name, folder in folders.items()}
+    history = {name: KeptSteps.of(folder, device, precision) for name, folder in folders.items()}
+    _serve(explorer(loaded, max_tokens, int(memory * 2**30), history), port, browser)
 
 
 def _named(folders: list[Path]) -> dict[str, Path]:
@@ -53,12 +55,15 @@ def _named(folders: list[Path]) -> dict[str, Path]:
     return found
 
 
-def _app(models: "dict[str, Model]", max_tokens: int, memory: float) -> "FastAPI":
+def _explorer() -> "Callable[..., FastAPI]":
+    """What makes the app, where what it needs is installed."""
     try:
         from regard.serving.explorer import explorer
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("regard"):
+            raise
         raise InputError(f"{error.name} is not installed", "install it with: pip install 'regard[serve]'") from error
-    return explorer(models, max_tokens, int(memory * 2**30))
+    return explorer
 
 
 def _serve(app: "FastAPI", port: int, browser: bool) -> None:
@@ -76,8 +81,10 @@ def _serve(app: "FastAPI", port: int, browser: bool) -> None:
             raise InputError(
                 f"port {port} is taken: {error.strerror}", "choose another, or --port 0 for any"
             ) from error
+        place.listen()  # who follows the address at once waits, and is not refused
         address = f"http://127.0.0.1:{place.getsockname()[1]}/"
         typer.echo(f"the explorer is at {address} (Ctrl-C stops it)")
         if browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([place])
+        with suppress(KeyboardInterrupt):  # how it ends
+            uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run([place])

@@ -35,7 +35,7 @@ class Examples(Protocol):
         ...
 
 
-ExampleKind = Literal["pairs", "labels", "questions", "summaries", "documents"]
+ExampleKind = Literal["pairs", "labels", "questions", "summaries", "documents", "conversations"]
 """What a task reads: each says which, and a corpus what it has."""
 IN_WORDS: dict[ExampleKind, str] = {
     "pairs": "pairs of texts",
@@ -43,6 +43,7 @@ IN_WORDS: dict[ExampleKind, str] = {
     "questions": "questions about passages",
     "summaries": "texts with summaries",
     "documents": "running text",
+    "conversations": "conversations",
 }
 
 
@@ -87,8 +88,8 @@ class Corpus(BuiltIn, Protocol):
         return None
 
     def of_kind(self, kind: ExampleKind) -> Examples | None:
-        """Its pairs, which are texts with labels too where their targets are few."""
-        return self if kind in ("pairs", "labels") else None
+        """Its pairs: texts with labels too where their targets are few, and what a user asks and is answered."""
+        return self if kind in ("pairs", "labels", "conversations") else None
 
 
 CORPORA: dict[str, type[BuiltIn]] = {}
@@ -119,7 +120,7 @@ def examples_of(name: str, options: dict[str, object], kind: ExampleKind) -> Exa
         others = [other for other in sorted(CORPORA) if built_in(other, {}).of_kind(kind) is not None]
         has = [words for one, words in IN_WORDS.items() if built_in(name, {}).of_kind(one) is not None]
         raise ConfigError(
-            f"the built-in corpus {name!r} has {' and '.join(has)}, and no {IN_WORDS[kind]}, which the task reads",
+            f"the built-in corpus {name!r} has {', '.join(has)}, and no {IN_WORDS[kind]}, which the task reads",
             f"use corpus {' or '.join(others)}, or name files: train = FILE, and valid = FILE or split = 0.9",
         )
     return found

@@ -139,7 +139,7 @@ def _departure(law: Law, model: Examined, trial: Trial) -> tuple[float, str]:
     try:
         return law.depart(model, trial), ""
     except Exception as error:
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):  # says nothing of the law
             raise
         return math.inf, f"it raised {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.api import Model
 from regard.api.exploring.examples import model_record
+from regard.api.exploring.history import KeptSteps
 from regard.api.exploring.questions import QUESTIONS
 from regard.api.exploring.reading import LONGEST, MEMORY, GoneError, TextStore, Wanted, read
 from regard.errors import InputError, RegardError, choose
@@ -39,10 +41,17 @@ class ReadRequest(BaseModel):
     text: str
     target: str | None = None
     new_tokens: int | None = Field(None, ge=0, le=1024)
+    step: int | None = Field(None, ge=0)
+    """The model as it was after this step of its training."""
 
 
-def explorer(models: Mapping[str, Model], longest: int = LONGEST, memory: int = MEMORY) -> FastAPI:
-    """The app, for these models."""
+def explorer(
+    models: Mapping[str, Model],
+    longest: int = LONGEST,
+    memory: int = MEMORY,
+    history: Mapping[str, KeptSteps] = MappingProxyType({}),
+) -> FastAPI:
+    """The app, for these models, and for what they were at the steps that their training kept."""
     app = FastAPI(title="Regard's explorer", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(guard)
     pages, store, locks = _pages(), TextStore(memory), {name: threading.Lock() for name in models}
@@ -60,16 +69,20 @@ def explorer(models: Mapping[str, Model], longest: int = LONGEST, memory: int = 
 
     @app.get("/api/models")
     def list_models() -> list[dict[str, Any]]:
-        return [model_record(name, model) for name, model in models.items()]
+        kept = {name: one.steps for name, one in history.items()}
+        return [model_record(name, model, kept.get(name, ())) for name, model in models.items()]
 
     @app.post("/api/read")
     def read_text(request: Request, body: dict[str, Any]) -> dict[str, Any]:
         asked = ReadRequest.model_validate(body)
         if asked.model not in models:
             raise InputError(f"there is no model {asked.model!r} here", choose(asked.model, models))
+        if asked.step is not None and asked.model not in history:
+            raise InputError(f"the training of {asked.model!r} kept no weights", "leave the step out")
         with locks[asked.model]:
+            model = models[asked.model] if asked.step is None else history[asked.model].at(asked.step)
             wanted = Wanted(asked.text, asked.target, asked.new_tokens)
-            reading = read(asked.model, models[asked.model], wanted, longest)
+            reading = read(asked.model, model, wanted, longest)
         return {"reading": store.put(_session(request), reading), **reading.record()}
 
     @app.post("/api/ask/{what}")

@@ -24,7 +24,7 @@ from regard.data.conversations import (
     read_conversations,
     without_oldest,
 )
-from regard.data.corpus import Examples, Split, corpus
+from regard.data.corpus import Corpus, Examples, Split
 from regard.data.splits import hold_out
 from regard.data.stream import BatchStream, Position, by_length
 from regard.data.tables import Layout
@@ -32,7 +32,7 @@ from regard.errors import InputError, LengthWarning
 from regard.metrics.text import chrf, exact_match
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
-from regard.tasks.files import one_file, open_files, reading_of, require_positions, window_of
+from regard.tasks.files import corpus_examples, one_file, open_files, reading_of, require_positions, window_of
 from regard.tasks.generation import Generation
 from regard.tasks.language_modelling import MEASURED, measured
 from regard.tasks.recipe import Recipe
@@ -98,8 +98,9 @@ class Chat(Generation[Examples]):
 
     def open(self, recipe: Recipe, splits: Collection[Split] = EVERY_SPLIT) -> Examples:
         """Conversations from files, or of a built-in corpus: of a pair the source asks and the target answers."""
-        if recipe.given.corpus is not None:
-            return Dialogues(corpus(recipe.given.corpus, recipe.given.options))
+        own = corpus_examples(recipe.given, "conversations")
+        if own is not None:
+            return Dialogues(own)
         return open_files(recipe.given, splits, one_file(self.name, read_conversations), _by_question)
 
     def texts(self, data: Examples, sample: int) -> Iterator[str]:
@@ -114,6 +115,24 @@ class Chat(Generation[Examples]):
         if isinstance(tokenizer, PretrainedTokenizer) and "eos" in tokenizer.special_tokens.known():
             return tokenizer.with_settings({**tokenizer.settings, "chat_template": PLAIN})
         return super().adopt(tokenizer, folder)
+
+    def shown(self, example: Any) -> dict[str, str]:
+        """All that is said, and what of it is learnt."""
+        learnt = [one.content for one in example.messages if one.role == "assistant" and one.learnt]
+        said = "\n".join(f"{one.role}: {one.content}" for one in example.messages)
+        return {"conversation": said, "learnt": "\n".join(learnt)}
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """Conversations that are longer than the window."""
+        how, said = Chatting(tokenizer, window=window_of(recipe.model, recipe.data)), []
+        fitted = [(how.fitted(one.messages), one) for one in examples]
+        fewer = sum(len(messages) < len(one.messages) for (_, messages), one in fitted)
+        cut = sum(len(example.source) > how.window for (example, _), _ in fitted)
+        if fewer:
+            said.append(f"{fewer:,} are longer than the window of {how.window:,} tokens: the oldest turns are left out")
+        if cut:
+            said.append(f"{cut:,} fill the window of {how.window:,} tokens: of a longer turn the end is read")
+        return said
 
     def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Conversations of like length side by side."""
@@ -133,7 +152,9 @@ class Chat(Generation[Examples]):
         """No empty text, and of a built-in corpus, what it teaches."""
         super().check(model, text)
         if model.data is not None and model.data.corpus is not None:
-            corpus(model.data.corpus, model.data.options).check(str(text))
+            found = corpus_examples(model.data, "conversations")
+            if isinstance(found, Corpus):
+                found.check(str(text))
 
     def prompt(self, model: Loaded, texts: Sequence[str]) -> Inputs:
         """The conversations up to where the assistant answers; the oldest turns of one that is too long left out."""

@@ -23,6 +23,7 @@ from regard.tasks.explaining import finished, words
 from regard.views.decoding_page import story
 from regard.views.decoding_tree import path, tree_svg
 from regard.views.exploring.recorded import PageQuestion
+from regard.views.figure import printable
 
 CANDIDATES = 8
 """Of every step."""
@@ -179,7 +180,7 @@ def beam_record(reading: ExploredText, asked: OfBeam) -> dict[str, Any]:
     }
     return {
         "svg": tree_svg(tree),
-        "story": story(tree),
+        "story": [printable(one) for one in story(tree)],
         "answers": [asdict(one) for one in tree.finished],
         "paths": paths,
         "tokens": {one.number: one.token for one in tree.branches},

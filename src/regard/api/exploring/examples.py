@@ -1,5 +1,6 @@
 """What a page says of a model before anything is read: what it is, what it is for, and a text to begin with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from regard.api import Model
@@ -15,8 +16,8 @@ BY_TASK = {
 }
 
 
-def model_record(name: str, model: Model) -> dict[str, Any]:
-    """For the page's list of models."""
+def model_record(name: str, model: Model, snapshots: Sequence[int] = ()) -> dict[str, Any]:
+    """For the page's list of models; `snapshots` are the steps whose weights its training kept."""
     return {
         "name": name,
         "facts": model.facts,
@@ -24,8 +25,10 @@ def model_record(name: str, model: Model) -> dict[str, Any]:
         "continues": model.task.continues,
         "writes": isinstance(model.task, Generation),
         "attends": attends(model),
+        "decides": model.module.config.outputs != "none",
         "reads_source": model.module.config.reads_source,
         "free": model.data is None or model.data.corpus is None,
+        "snapshots": list(snapshots),
         "example": example(model),
     }
 

@@ -6,8 +6,8 @@
     summary   Ida found the blue kettle and Nora took it.
 
 Which of these an example is, the task chooses: question_answering asks for questions, classification for moods,
-summarisation for summaries, language models for tales alone, and a task of pairs gets all that `asked` names, with
-prefixes that tell them apart, as a T5 is taught (Raffel et al. 2020, §2.4).
+summarisation for summaries, chat for dialogues, language models for tales alone, and a task of pairs gets all that
+`asked` names, with prefixes that tell them apart, as a T5 is taught (Raffel et al. 2020, §2.4).
 
     source   question: Where did Otto find the grey ring? tale: Ida wanted …     target   castle
     source   summary: Ida wanted the blue kettle. …                              target   Ida found …
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from regard.data.conversations import Conversation
 from regard.data.corpus import (
     Corpus,
     ExampleKind,
@@ -38,6 +39,7 @@ from regard.data.splits import TextDocument
 from regard.data.tales.telling import Tale, tell
 from regard.data.tales.world import Wish, draw_wish, happen
 from regard.errors import ConfigError, choose
+from regard.text.chat_template import Message
 
 ASKED = ("question", "summary", "mood")
 EVENT = 7.3
@@ -174,11 +176,31 @@ class Texts:
         return TextDocument(self.tales.tale(split, index).text)
 
 
+@dataclass(frozen=True)
+class TaleChats:
+    """A tale and two questions about it, of which the second needs the first."""
+
+    tales: Tales
+
+    def size(self, split: Split) -> int | None:
+        """As many as there are tales."""
+        return self.tales.size(split)
+
+    def example(self, split: Split, index: int) -> Conversation:
+        """The tale with the first question, and what follows."""
+        tale = self.tales.tale(split, index)
+        first, second = tale.dialogues[draw(generator("dialogues", self.tales.seed, split, index), len(tale.dialogues))]
+        said = (f"{tale.text} {first.question}", first.answer, second.question, second.answer)
+        roles = ("user", "assistant") * 2
+        return Conversation(tuple(Message(role, text) for role, text in zip(roles, said, strict=True)))
+
+
 VIEWS: dict[ExampleKind, Callable[[Tales], Examples]] = {
     "labels": Moods,
     "summaries": Summaries,
     "questions": Questions,
     "documents": Texts,
+    "conversations": TaleChats,
 }
 
 

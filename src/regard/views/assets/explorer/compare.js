@@ -1,9 +1,9 @@
 // Two models on one text, side by side: each with a layer and a head of its own.
 
+import { Beside, readBeside } from "./beside.js";
 import { h, selector } from "./dom.js";
 import { NO_ATTENTION } from "./kinds.js";
 import { OneHead } from "./head.js";
-import { Shown } from "./shown.js";
 
 export class SideBySide {
   static id = "compare";
@@ -28,19 +28,19 @@ export class SideBySide {
     const { app } = this;
     const [left, right] = [0, 1].map(() => h("section", { className: "side" }));
     this.sides.replaceChildren(left, right);
-    this.side(left, new Beside(app, app.reading, app.model, "", app.state));
-    const model = app.models.find((one) => one.name === this.other);
-    const wanted = app.asked.call({ state: app.state, model, asked: app.asked });
+    const map = { draw: "map" };
+    this.side(left, new Beside(app, app.reading, app.model, { layer: app.state.layer, head: app.state.head, more: map }, ({ layer, head }) => {
+      Object.assign(app.state, { layer: layer.name, head });
+      app.remember();
+    }));
+    const model = app.models.find((one) => one.name === this.other), { layer2, head2 } = app.state.more;
     right.append(h("p", { role: "status" }, "The other model is reading …"));
-    app.root.dataset.pending = ++app.pending;
     try {
-      const reading = await app.source.read({ ...wanted, model: this.other });
+      const reading = await readBeside(app, model);
       right.replaceChildren();
-      this.side(right, new Beside(app, reading, model, "2", { layer: app.state.more.layer2, head: Number(app.state.more.head2 ?? 0) }));
+      this.side(right, new Beside(app, reading, model, { layer: layer2, head: Number(head2 ?? 0), more: map }, ({ layer, head }) => app.keep({ layer2: layer.name, head2: head || undefined })));
     } catch (error) {
       right.replaceChildren(h("h3", {}, this.other), h("p", { className: "problem", role: "alert" }, error.message));
-    } finally {
-      app.root.dataset.pending = --app.pending;
     }
   }
 
@@ -64,36 +64,5 @@ export class SideBySide {
 
   close() {
     for (const view of this.views ?? []) view.close();
-  }
-}
-
-// One side, as the head's view knows the explorer: its own reading, layer and head.
-class Beside extends Shown {
-  constructor(app, reading, model, mark, { layer, head }) {
-    super();
-    Object.assign(this, { app, reading, model, mark, beside: true, root: app.root, source: app.source, cache: new Map() });
-    this.state = { layer, head, row: -1, words: false, more: { draw: "map" } };
-  }
-
-  get colours() {
-    return this.app.colours;
-  }
-
-  get pending() {
-    return this.app.pending;
-  }
-
-  set pending(count) {
-    this.app.pending = count;
-  }
-
-  remember() {
-    if (this.mark) this.app.keep({ layer2: this.layer.name, head2: this.head || undefined });
-    else Object.assign(this.app.state, { layer: this.layer.name, head: this.head });
-    this.app.remember();
-  }
-
-  complain(error) {
-    this.app.complain(error);
   }
 }

@@ -16,9 +16,11 @@ import { Meaning } from "./meaning.js";
 import { WhatIf } from "./whatif.js";
 import { Flow, Lens, Patch } from "./lens.js";
 import { SideBySide } from "./compare.js";
+import { Training } from "./training.js";
 import { Shown } from "./shown.js";
 
-export const VIEWS = [Overview, OneHead, FourSteps, Decoding, WhatIf, Lens, Patch, Flow, Tokens, Meaning, SideBySide];
+export const VIEWS = [Overview, OneHead, FourSteps, Decoding, WhatIf, Lens, Patch, Flow, Tokens, Meaning, SideBySide, Training];
+const LONG = 4000; // characters of a text that a model does not go on with unless it is asked to
 const LONGEST_LINK = 6000; // characters of a text that a link carries
 const FRESH = { view: "overview", layer: "", head: 0, row: -1, words: false, more: {} }; // `more` is what views keep themselves
 
@@ -150,10 +152,15 @@ export class Explorer extends Shown {
   }
 
   asked() {
-    const { model, text, target, tokens } = this.state;
-    const asked = { model, text };
-    if (target && this.model.writes && this.model.reads_source) asked.target = target;
-    if (this.model.continues) asked.new_tokens = tokens === "" ? (text.length > 4000 ? 0 : 20) : Number(tokens);
+    const { text, target, tokens } = this.state;
+    return this.asking(this.model, text, target, tokens);
+  }
+
+  // What a model is asked: what means nothing to it is left out.
+  asking(model, text, target, tokens) {
+    const asked = { model: model.name, text };
+    if (target && model.writes && model.reads_source) asked.target = target;
+    if (model.continues) asked.new_tokens = tokens === "" ? (text.length > LONG ? 0 : 20) : Number(tokens);
     return asked;
   }
 
@@ -200,7 +207,7 @@ export class Explorer extends Shown {
 
   // The view that was chosen.
   show() {
-    this.tabs.replaceChildren(...VIEWS.filter((View) => this.views?.includes(View.id) ?? true).map((View) => h("button", {
+    this.tabs.replaceChildren(...VIEWS.filter((View) => this.views?.includes(View.id) ?? (View.id === this.state.view || !View.idle?.(this))).map((View) => h("button", {
       type: "button", "data-view": View.id, "aria-current": View.id === this.state.view ? "page" : undefined, onclick: () => this.go({ view: View.id }),
     }, View.title)));
     const current = this.tabs.querySelector("[aria-current]");

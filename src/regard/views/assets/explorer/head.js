@@ -123,7 +123,7 @@ export class OneHead {
   // Whether edges of the row that is shown can be cut: between tokens, in a row that stays.
   get cuts() {
     const { app, layer } = this;
-    return !app.state.words && !app.beside && !app.views && !layer.mechanism && this.asked === this.current;
+    return !app.state.words && !app.beside && !app.views && app.model.decides && !layer.mechanism && this.asked === this.current;
   }
 
   // Beside every weight what cutting it alone does to the answer: asked for, since the model reads once for each.

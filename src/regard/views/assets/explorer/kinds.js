@@ -2,6 +2,12 @@
 
 export const NO_ATTENTION = "This model has no attention: what it reads becomes one vector, step by step, so there is nothing to look at here. Its answer, its decoding and its tokens can still be explored.";
 
+// Why what a model decides cannot be asked for, if that is so.
+export function decides(app) {
+  if (!app.reading.layers.length) return NO_ATTENTION;
+  return app.model.decides ? null : "This model gives vectors and decides nothing: there is no answer whose probability could change. Take a model that writes, labels or fills.";
+}
+
 export const KINDS = {
   self: "every token looks at all tokens of the text that is read",
   "masked self": "every token looks at itself and at those before it",

@@ -2,14 +2,14 @@
 
 import { h, percent, selector, token } from "./dom.js";
 import { grid } from "./grid.js";
-import { NO_ATTENTION } from "./kinds.js";
+import { decides } from "./kinds.js";
 
 export class Lens {
   static id = "lens";
   static title = "Layer by layer";
   static lead = "What the model would decide if it ended after each layer (the logit lens): the final norm and the head read each layer’s vector. It shows what the head reads there, not all that the layer knows.";
 
-  static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
+  static refuses = decides;
 
   constructor(app, body) {
     body.append(h("p", { role: "status" }, "Asking every layer …"));
@@ -20,7 +20,7 @@ export class Lens {
 function table(record) {
   const rows = record.layers.map((layer, at) => h("tr", {}, h("th", { scope: "row" }, layer), ...record.cells[at].map((one) => {
     const share = Math.exp(one.log_probability), [best] = one.likeliest;
-    const made = h("td", { className: "positive lens", title: one.likeliest.map(({ name, probability }) => `${name} ${percent(probability)}`).join(", ") },
+    const made = h("td", { className: "positive decided", title: one.likeliest.map(({ name, probability }) => `${name} ${percent(probability)}`).join(", ") },
       token(best.name), h("span", { className: "quiet" }, percent(best.probability) + (one.rank > 1 ? `, decided: rank ${one.rank}` : "")));
     made.style.setProperty("--size", share);
     return made;
@@ -35,7 +35,7 @@ export class Flow {
   static id = "flow";
   static title = "Three ways";
   static lead = "One layer’s attention, three times: the weights themselves, and two things people compute from them. They need not agree, and each shows something else.";
-  static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
+  static refuses = decides;
 
   constructor(app, body) {
     this.app = app;
@@ -59,7 +59,7 @@ export class Flow {
         ["Attention rollout", "rollout", "All layers below multiplied, half of each the token itself: how much of each input token could have come this far, if values, norms and feed-forward networks did nothing. It is the same whatever the model decides."],
         ["Gradient × attention", "gradient", `How much the log-probability of the answer (${record.answer.join("")}) would rise with each weight, to first order; brown holds it back. For large changes a slope need not hold: cutting the edge tells.`],
       ];
-      this.area.replaceChildren(...ways.map(([title, name, meaning]) => h("section", { className: "step" }, h("h3", {}, title), h("p", { className: "quiet" }, meaning), grid(title, record.rows, record.keys, record[name]))));
+      this.area.replaceChildren(h("div", { className: "ways" }, ...ways.map(([title, name, meaning]) => h("section", { className: "step" }, h("h3", {}, title), h("p", { className: "quiet" }, meaning), grid(title, record.rows, record.keys, record[name])))));
     } catch (error) {
       if (this.asked === asked) this.area.replaceChildren(h("p", { className: "problem", role: "alert" }, error.message));
     }
@@ -70,6 +70,7 @@ export class Patch {
   static id = "patch";
   static title = "Patching";
   static lead = "Two texts of as many tokens that lead to different answers. The second is read with one vector of the first put in its place: how much of the first one’s answer comes back? 1 is all of it. It shows that the vector is enough in this pair, not that nothing else would do.";
+  static refuses = decides;
 
   constructor(app, body) {
     this.app = app;

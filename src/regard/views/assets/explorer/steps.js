@@ -38,7 +38,7 @@ export class FourSteps {
     this.body.replaceChildren(h("div", { className: "controls" },
       selector("Layer", own.map((one) => [one.name, one.name]), layer.name, (name) => change({ layer: name, row: -1 }, "select")),
       choice("Head", Array.from({ length: layer.heads }, (_, head) => [head, String(head)]), app.head, (head) => change({ head }, ".heads-choice input:checked"), "heads-choice"),
-      selector(from === "written" ? "Token that was written" : "Token that looks", this.rows.map((text, at) => [String(at), `${at}: ${text}`]), String(this.row), (row) => change({ row: Number(row) }, "label:nth-of-type(2) select"))), this.area);
+      selector(from === "written" ? "Token that was written" : "Token that looks", this.rows.map((text, at) => [String(at), `${at}: ${label(text)}`]), String(this.row), (row) => change({ row: Number(row) }, "label:nth-of-type(2) select"))), this.area);
     this.fill();
   }
 
@@ -54,7 +54,7 @@ export class FourSteps {
   }
 
   draw() {
-    const { record } = this, { query, key, value, output } = record.vectors;
+    const { record, app } = this, { query, key, value, output } = record.vectors;
     const one = record.keys.find(({ place }) => place === record.at), from = token(record.token), to = () => token(one.key);
     this.area.replaceChildren(
       this.keys(),
@@ -74,7 +74,7 @@ export class FourSteps {
       h("section", { className: "step" }, h("h3", {}, "4  Add up"),
         h("p", {}, "Each token’s value counts by its weight; the sum over all of them is what the head gives on."),
         this.products([["value of " + label(one.key), value], [`× ${percent(one.weight)}`, value.map((number) => number * one.weight)], ["sum over all tokens", output]])));
-    if (record.dotted) this.why();
+    if (record.dotted && app.model.decides && !app.views) this.why();
   }
 
   // Where the score came from: asked for, since the text is read anew for it.

@@ -1,7 +1,7 @@
 // Heads switched off: what each alone does to the answer, and the answer without those that are chosen.
 
 import { choice, fixed, h, percent, token } from "./dom.js";
-import { NO_ATTENTION } from "./kinds.js";
+import { decides } from "./kinds.js";
 
 const MOST = 16; // decisions that are listed
 
@@ -9,7 +9,7 @@ export class WhatIf {
   static id = "whatif";
   static title = "What if";
   static lead = "A weight says what a head reads, not whether it matters. Here each head is switched off alone: the number is how many nats the answer’s log-probability falls (orange) or rises (blue) without it. Choose heads to switch them off together.";
-  static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
+  static refuses = decides;
 
   constructor(app, body) {
     this.app = app;
