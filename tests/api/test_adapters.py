@@ -192,7 +192,7 @@ def test_a_base_that_changed_is_noticed_when_a_run_goes_on(folder, trained, tmp_
         ({"targets": ["querry"]}, r"targets: 'querry' names no map of this network; did you mean 'query'\? known: "),
         ({"targets": ["pooler.linear"]}, "'pooler.linear' names no map of this network"),
         ({"targets": []}, r"targets = \[\] cannot be used"),
-        ({"kind": "dora"}, "kind = 'dora' cannot be used"),
+        ({"name": "dora"}, "name = 'dora' cannot be used"),
         ({"ranks": 3}, r"key 'ranks' is unknown; did you mean 'rank'\?"),
     ],
 )

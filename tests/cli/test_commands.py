@@ -44,7 +44,8 @@ def lines(*texts: str, end: str = "\n") -> bytes:
 
 
 def test_the_verbs_are_these():
-    assert VERBS == ["demo", "train", "run", "evaluate", "look", "plot", "convert", "bench", "size", "list"]
+    asking = ["demo", "train", "run", "chat", "evaluate", "look", "explore", "plot", "doctor"]
+    assert [*asking, "convert", "bench", "size", "list"] == VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)

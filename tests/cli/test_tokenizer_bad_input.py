@@ -147,7 +147,7 @@ def test_what_only_looks_like_an_id_is_refused(call, trained, ids) -> None:
 def test_a_tokenizer_without_merges_has_none_to_explain(call, tmp_path, kind) -> None:
     (tmp_path / "corpus").write_text("low lower Newest wider", encoding="utf-8")
     assert call("tokenizer", "train", "corpus", "--size", "300", "--kind", kind, "--out", "t.json").code == 0
-    refused(call("tokenizer", "explain", "t.json", "--text", "lower"), "no merges", "use encode --pieces")
+    refused(call("tokenizer", "explain", "t.json", "--text", "lower"), "no merges", "encode it with --pieces")
 
 
 def test_half_a_surrogate_pair_is_refused_by_explain_too(call, tmp_path, trained) -> None:

@@ -120,7 +120,9 @@ def test_a_corpus_whose_targets_are_few_has_labels_and_another_has_none(monkeypa
 def test_a_classifier_of_a_corpus_refuses_what_the_corpus_does_not_teach():
     recipe = read_recipe("listops")
     task = task_of(recipe.task)
-    asked = SimpleNamespace(module=None, tokenizer=None, task=task, decoding=recipe.decoding, data=recipe.data)
+    asked = SimpleNamespace(
+        module=None, tokenizer=None, task=task, decoding=recipe.decoding, data=recipe.data, draft=None
+    )
     task.check(asked, "[MAX 1 2 ]")
     with pytest.raises(InputError, match="is not one whole expression"):
         task.check(asked, "[MAX 1 2")

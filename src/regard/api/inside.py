@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from regard.data.grammar import sentences
 from regard.errors import InputError
 from regard.inspection.arcs import find_arcs
 from regard.inspection.capture import Recording
+from regard.inspection.corpus_heads import CorpusReport, heads_on_corpus, texts_of
 from regard.inspection.decisions import Decisions, decisions_of
 from regard.inspection.flow import Flow, attention_flow
 from regard.inspection.head_report import HeadReport, joined, report_heads
@@ -19,6 +21,10 @@ from regard.tasks.task import Loaded
 
 SENTENCES = 40
 """Of the small grammar."""
+
+
+WINDOW = 128
+"""Tokens of a corpus that are read at once."""
 
 
 class Looked(Loaded, Protocol):
@@ -131,6 +137,12 @@ class Inside:
         """Why a token attends to another: the score q·k, split exactly by where its parts came from."""
         decided = decisions_of(self, text, target, False, max_new_tokens)
         return score_parts(self.module, decided.inputs, layer, head, query, key)
+
+    def on_corpus(
+        self: Looked, path: str | Path, *, layer: str | None = None, head: int | None = None, window: int = WINDOW
+    ) -> CorpusReport:
+        """What heads do on a file of text: their strongest edges, and rows drawn from every tenth of theirs."""
+        return heads_on_corpus(texts_of(Path(path), self.tokenizer, window), self.look, self.tokenizer, layer, head)
 
     def logit_lens(
         self: Loaded, text: str, *, target: str | None = None, generate: bool = False, max_new_tokens: int | None = None

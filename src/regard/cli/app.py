@@ -20,6 +20,7 @@ from regard.cli import (
     chat,
     compare,
     convert,
+    data,
     demo,
     doctor,
     evaluate,
@@ -28,6 +29,7 @@ from regard.cli import (
     look,
     plot,
     run,
+    search,
     size,
     tokenizer,
     train,
@@ -77,6 +79,8 @@ app.command()(doctor.doctor)
 app.command()(convert.convert)
 app.command()(bench.bench)
 app.command()(size.size)
+app.command()(search.search)
+app.add_typer(data.app, name="data")
 app.add_typer(compare.app, name="compare")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")

@@ -81,6 +81,7 @@ def _serve(app: "FastAPI", port: int, browser: bool) -> None:
             raise InputError(
                 f"port {port} is taken: {error.strerror}", "choose another, or --port 0 for any"
             ) from error
+        place.listen()  # who follows the address at once waits, and is not refused
         address = f"http://127.0.0.1:{place.getsockname()[1]}/"
         typer.echo(f"the explorer is at {address} (Ctrl-C stops it)")
         if browser:

@@ -39,6 +39,7 @@ def look(
     lens: options.Lens = False,
     patch: options.Patch = None,
     flow: options.Flow = False,
+    corpus: options.Corpus = None,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: options.Numbers = False,
@@ -54,13 +55,20 @@ def look(
 
     With several texts: `regard look MODEL "by the river bank" "from my bank account" --meaning bank`.
     """
-    modes = {"meaning": meaning, "heads": heads, "without": without, "effects": effects, "why": why, "lens": lens}
-    modes |= {"patch": patch, "flow": flow, "word": word, "steps": steps}
+    modes: dict[str, Any] = {
+        "meaning": meaning,
+        "heads": heads,
+        "without": without,
+        "effects": effects,
+        "why": why,
+        "lens": lens,
+    }
+    modes |= {"patch": patch, "flow": flow, "corpus": corpus, "word": word, "steps": steps}
     given = {"target": target, "generate": generate, "max-new-tokens": max_new_tokens, "layer": layer, "head": head}
     given |= {"words": words, "row": row, "no-special-tokens": no_special_tokens, "ablation": ablation}
     given |= {"no-renormalise": no_renormalise, "snapshots": snapshots, "json": as_json}
     kind = _mode(_asked(modes), _asked(given))
-    asked = Look(model, text or [], to or Path(f"{kind}.png"), _asked(given), device, precision)
+    asked = Look(model, text or [], to or Path(f"{kind}.{ENDING.get(kind, 'png')}"), _asked(given), device, precision)
     refuse_existing(asked.to, force)
     SHOWN[kind](asked, modes.get(kind))
 
@@ -70,6 +78,7 @@ def _asked(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
+ENDING = {"corpus": "html"}
 READING = ("generate", "max-new-tokens")
 ASKING = ("target", *READING)
 EFFECT = {
@@ -81,6 +90,7 @@ EFFECT = {
     "lens": (*ASKING, "json"),
     "patch": ("target", "json"),
     "flow": (*ASKING, "layer", "json"),
+    "corpus": ("layer", "head", "json"),
     "word": (*READING, "no-special-tokens", "json"),
     "steps": (*ASKING, "layer", "head", "row", "json"),
     "attention": (*ASKING, "layer", "head", "words", "no-special-tokens"),

@@ -1,5 +1,6 @@
 """What `regard look` shows of a model's inside: heads by what they do, what they do to the answer, and why."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard.cli.looking import Look
@@ -169,6 +170,22 @@ def show_flow(asked: Look, _: object) -> None:
     asked.tell(loaded, flow_record(found, rows, keys), flow_text(found, rows, keys), f"{asked.layer} in three ways")
 
 
+def show_corpus(asked: Look, path: Path) -> None:
+    """What heads do on a file of text."""
+    from regard.views.corpus_page import corpus_record, corpus_text, save_corpus_page
+    from regard.views.html import check_html_name
+
+    if asked.text:
+        raise InputError("a text and a file are given", "leave one of them out")
+    if asked.head is not None and asked.layer is None:
+        raise InputError(f"--head {asked.head} says no layer", "add --layer, such as encoder.1.self")
+    check_html_name(asked.to)
+    loaded = asked.open()
+    found = loaded.on_corpus(path, layer=asked.layer, head=asked.head)
+    save_corpus_page(found, asked.to, f"{asked.model.name} on {path.name}")
+    asked.tell(loaded, corpus_record(found), corpus_text(found), f"{len(found.heads)} heads on {path.name}")
+
+
 def _decided(asked: Look, model: "Model") -> "Decisions":
     """What the model decides about the text."""
     return model.decisions(asked.one, target=asked.target, generate=asked.generate, max_new_tokens=asked.max_new_tokens)
@@ -206,5 +223,6 @@ INSIDE: dict[str, Any] = {
     "lens": show_lens,
     "patch": show_patch,
     "flow": show_flow,
+    "corpus": show_corpus,
 }
 """What shows each."""

@@ -74,4 +74,8 @@ Patch = Annotated[
 Flow = Annotated[
     bool, typer.Option("--flow", help="Raw weights of a layer, attention rollout and gradient × attention.")
 ]
+Corpus = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What heads do on a file of text: strongest edges, rows of every tenth, a page."),
+]
 Numbers = Annotated[bool, typer.Option("--json", help="The numbers of any but pictures alone, as one JSON object.")]

@@ -24,6 +24,7 @@ _SENTENCES = {
     'as `question + "\\t" + passage`': "or use --context PASSAGE",
     "register one of your own first, by `regard.register_mechanism(Shape)`": "load one of your own by --plugin FILE.py",
     "`regard.register_mechanism(Shape)`": "--plugin FILE.py",
+    "`pieces=True`": "--pieces",
 }
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.data.columnar import COLUMNAR, column_names, columnar_format, read_rows
 from regard.data.corpus import Examples, Pair, Split
 from regard.data.objectives import Example, Objective
 from regard.data.reading import read_beginning
@@ -40,8 +41,9 @@ def look_conversations(path: Path, format: str = "auto", columns: Mapping[str, s
     given = dict(columns or {})
     if "messages" in given and len(given) > 1:
         raise ConfigError("[data] columns name messages and a message's parts", "name one or the other")
-    first = next(iter(read_beginning(path)), "")
-    keys = set(first_object(first) or {first})
+    kind = columnar_format(path, format)
+    first = next(iter(read_beginning(path)), "") if kind is None else ""
+    keys = set(column_names(path, kind)) if kind else set(first_object(first) or {first})
     listed = "messages" in given or (not given and bool(keys & {*NAMES["messages"]}))
     if listed or (first.startswith("{") and not keys & {*NAMES["role"]}):
         return look(path, ("messages",), format, given)
@@ -73,6 +75,10 @@ def read_conversations(
 def _listed(path: Path, layout: Layout) -> Iterator[Conversation]:
     """A conversation in each line."""
     key = layout.columns.get("messages", "messages")
+    if layout.format in COLUMNAR:
+        for number, row in read_rows(path, layout.format, [key]):
+            yield _conversation(row[key], f"{path}, row {number}")
+        return
     if layout.format != "jsonl":
         raise FileError(f"{path} has a column of messages, and only JSON can hold them", _REMEDY)
     for number, record in read_objects(path, [key]):

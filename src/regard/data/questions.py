@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.batching import Batch, Inputs, Padded
+from regard.data.columnar import COLUMNAR, read_rows
 from regard.data.objectives import Example, Objective
 from regard.data.reading import read_beginning, whole_text
 from regard.data.tables import TABLES, ending, look, read_columns, read_objects
@@ -46,6 +47,9 @@ def read_questions(path: Path, format: str = "auto", columns: Mapping[str, str] 
     if layout.format == "jsonl" and _has_rows(path, keys[0]):
         records = [(number, [record[key] for key in keys]) for number, record in read_objects(path, keys)]
         return [_found(path, number, *values) for number, values in records]
+    if layout.format in COLUMNAR:
+        rows = read_rows(path, layout.format, keys)
+        return [_found(path, number, *(row[key] for key in keys)) for number, row in rows]
     if layout.format in ("tsv", "csv"):
         return [_found(path, number, *texts) for number, texts in read_columns(path, ASKED, layout)]
     return _squad(path)

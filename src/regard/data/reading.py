@@ -10,6 +10,7 @@ import json
 import os.path
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
+from collections.abc import Iterator
 from pathlib import Path
 
 from regard.errors import FileError
@@ -20,18 +21,37 @@ WIDE = {BOM_UTF32_LE: "utf-32", BOM_UTF32_BE: "utf-32", BOM_UTF16_LE: "utf-16", 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file without their ends; at least one of them is not blank."""
+    return list(each_line(path))
+
+
+def each_line(path: Path) -> Iterator[str]:
+    """The same one by one, so that a file may be larger than memory."""
+    lines = _lines(path)
+    blank: list[str] = []  # lines before the first that is not
+    for line in lines:
+        if line.strip():
+            yield from (*blank, line)
+            break
+        blank.append(line)
+    else:
+        raise FileError(f"{path} is empty", "give a file with some text in it")
+    yield from lines
+
+
+def _lines(path: Path) -> Iterator[str]:
     with opened(path) as stream:
         beginning = stream.peek(8)[:8]
         _refuse_others(path, beginning)
         wide = next((encoding for mark, encoding in WIDE.items() if beginning.startswith(mark)), None)
-        lines = _utf8_lines(path, stream) if wide is None else _wide_lines(path, stream.read(), wide)
-    if len(lines) == 1 and "\r" in lines[0]:
-        lines = lines[0].removesuffix("\r").split("\r")
-    elif lines:
-        lines[-1] = lines[-1].removesuffix("\r")  # a last line that was cut between CR and LF
-    if not any(line.strip() for line in lines):
-        raise FileError(f"{path} is empty", "give a file with some text in it")
-    return lines
+        lines = _utf8_lines(path, stream) if wide is None else iter(_wide_lines(path, stream.read(), wide))
+        last, several = next(lines, None), False
+        for line in lines:
+            assert last is not None
+            yield last
+            last, several = line, True
+    if last is not None:
+        final = last.removesuffix("\r")  # a last line that was cut between CR and LF
+        yield from [final] if several else final.split("\r")
 
 
 def read_beginning(path: Path, size: int = 2**20) -> list[str]:
@@ -57,7 +77,7 @@ def _refuse_others(path: Path, beginning: bytes) -> None:
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise FileError(f"{path} is a spreadsheet", "save it as CSV")
     if beginning.startswith(b"PAR1"):
-        raise FileError(f"{path} is a Parquet file", "write it as CSV or JSONL, for instance with pandas")
+        raise FileError(f"{path} is a Parquet file, where a text is read", "write its texts as lines, or as JSONL")
     refuse_packed(path, beginning)
 
 
@@ -79,21 +99,19 @@ def whole_text(place: str, what: str, value: object) -> str:
     return value
 
 
-def _utf8_lines(path: Path, stream: io.BufferedReader) -> list[str]:
-    lines = []
+def _utf8_lines(path: Path, stream: io.BufferedReader) -> Iterator[str]:
     for number, raw in enumerate(stream, start=1):
         if number == 1:
             raw = raw.removeprefix(BOM_UTF8)
         if b"\0" in raw:
             raise _not_text(path, number)
         try:
-            lines.append(_without_end(raw.decode("utf-8")))
+            yield _without_end(raw.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise FileError(
                 f"{path}, line {number} is not UTF-8 (byte 0x{raw[error.start]:02x})",
                 "save the file as UTF-8, for instance with iconv -f LATIN1 -t UTF-8",
             ) from error
-    return lines
 
 
 def _wide_lines(path: Path, raw: bytes, encoding: str) -> list[str]:

@@ -5,6 +5,7 @@ r"""A user's own files as pairs or as documents.
     csv        a header, then rows; columns by name
     jsonl      {"source": …, "target": …} on each line, or {"text": …} for documents; other keys may stand beside them
     text       documents for a language model: blank lines separate them, one may have many lines
+    parquet    the same in columns, through pyarrow; arrow likewise
     whole      one document: all the file holds, line ends too
 
 `auto` goes by a file's name and by what it holds (see `tables.py`). Text is taken exactly as written (see `reading.py`;
@@ -19,12 +20,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from regard.data.corpus import Corpus, Pair, Split, require_index
-from regard.data.reading import read_lines
-from regard.data.tables import Layout, look, read_columns
+from regard.data.reading import each_line, read_lines
+from regard.data.tables import TABLES, Layout, look, read_columns
 from regard.errors import ConfigError, FileError, choose
 from regard.text.counting import read_texts
 
-FORMATS = ("auto", "parallel", "tsv", "csv", "jsonl", "text", "whole")
+FORMATS = ("auto", "parallel", *TABLES, "text", "whole")
 PAIR = ("source", "target")
 
 
@@ -90,7 +91,7 @@ def read_documents(path: Path, format: str = "auto", columns: Mapping[str, str] 
     layout = look(path, ("text",), format, columns)
     if layout.format != "text":
         return [text for _, (text,) in read_columns(path, ("text",), layout)]
-    blocks = groupby(read_lines(path), key=lambda line: bool(line.strip()))
+    blocks = groupby(each_line(path), key=lambda line: bool(line.strip()))
     return ["\n".join(lines) for filled, lines in blocks if filled]
 
 

@@ -11,18 +11,20 @@ well-known names, and where there are none by what the columns hold. It says wha
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from regard.data.reading import read_beginning, read_lines, whole_text
+from regard.data.columnar import COLUMNAR, column_names, columnar_format, read_texts_of_rows
+from regard.data.reading import each_line, read_beginning, whole_text
 from regard.errors import ConfigError, FileError, changing
 
-TABLES = ("tsv", "csv", "jsonl")
+TABLES = ("tsv", "csv", "jsonl", *COLUMNAR)
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+ENDINGS |= {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 NAMES = {
     "source": ("source", "src", "input"),
     "target": ("target", "tgt", "trg", "output"),
@@ -69,6 +71,8 @@ def ending(path: Path | str) -> str:
 def look(path: Path, parts: tuple[str, ...], format: str = "auto", columns: Mapping[str, str] | None = None) -> Layout:
     """What this file holds, as far as it is not said: one that is no table has format `text`."""
     given = dict(columns or {})
+    if kind := columnar_format(path, format):
+        return _of_columns(path, kind, parts, given)
     beginning = read_beginning(path)
     open_format = format == "auto"
     if open_format:
@@ -101,6 +105,14 @@ def first_object(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _of_columns(path: Path, kind: str, parts: tuple[str, ...], given: dict[str, str]) -> Layout:
+    names = column_names(path, kind)
+    found = _by_name(path, names, parts, given)
+    if not all(part in found for part in parts):
+        raise _unclear(path, names, parts, "csv")
+    return Layout(kind, found, _told(path, found, parts))
 
 
 def _of_objects(path: Path, beginning: Sequence[str], parts: tuple[str, ...], given: dict[str, str]) -> Layout:
@@ -217,6 +229,9 @@ def read_columns(path: Path, parts: tuple[str, ...], layout: Layout) -> Iterator
     if layout.format == "jsonl":
         yield from _objects(path, parts, layout.columns)
         return
+    if layout.format in COLUMNAR:
+        yield from read_texts_of_rows(path, layout.format, parts, layout.columns)
+        return
     rows = _tab_rows(path) if layout.format == "tsv" else _csv_rows(path)
     first = next(rows)
     columns = dict(layout.columns) or {part: str(number) for number, part in enumerate(parts, start=1)}
@@ -272,22 +287,22 @@ def _other_width(path: Path, number: int, found: int, width: int, parts: tuple[s
 
 
 def _tab_rows(path: Path) -> Iterator[Row]:
-    return ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
+    return ((number, line.split("\t")) for number, line in enumerate(each_line(path), start=1))
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
-    lines = read_lines(path)
-    rows = _parsed(lines, _delimiter(lines[:100]))
+    lines = each_line(path)
+    first = list(islice(lines, 100))
     before = csv.field_size_limit(LONGEST_FIELD)
     try:
-        found = [(number, fields) for number, fields in rows if fields]  # an empty line is no row
+        rows = _parsed(chain(first, lines), _delimiter(first))
+        yield from ((number, fields) for number, fields in rows if fields)  # an empty line is no row
     except _RowError as error:
         raise FileError(
             f"{path}, line {error.line} is not CSV ({error})", "close its quotes, and write quotes inside a field twice"
         ) from None
     finally:
         csv.field_size_limit(before)
-    return iter(found)
 
 
 class _RowError(Exception):
@@ -298,7 +313,7 @@ class _RowError(Exception):
         self.line = line
 
 
-def _parsed(lines: Sequence[str], delimiter: str) -> Iterator[Row]:
+def _parsed(lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
         begun = reader.line_num + 1
@@ -348,7 +363,7 @@ def _objects(path: Path, parts: tuple[str, ...], columns: Mapping[str, str]) -> 
 def read_objects(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The object on each line of a JSONL file, with the line's number; it has these keys."""
     remedy = f"write one object on each line, such as {json.dumps(dict.fromkeys(keys, '…'), ensure_ascii=False)}"
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(each_line(path), start=1):
         try:
             record = json.loads(line, object_pairs_hook=_once_each)
         except json.JSONDecodeError as error:

@@ -116,6 +116,24 @@ class Chat(Generation[Examples]):
             return tokenizer.with_settings({**tokenizer.settings, "chat_template": PLAIN})
         return super().adopt(tokenizer, folder)
 
+    def shown(self, example: Any) -> dict[str, str]:
+        """All that is said, and what of it is learnt."""
+        learnt = [one.content for one in example.messages if one.role == "assistant" and one.learnt]
+        said = "\n".join(f"{one.role}: {one.content}" for one in example.messages)
+        return {"conversation": said, "learnt": "\n".join(learnt)}
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """Conversations that are longer than the window."""
+        how, said = Chatting(tokenizer, window=window_of(recipe.model, recipe.data)), []
+        fitted = [(how.fitted(one.messages), one) for one in examples]
+        fewer = sum(len(messages) < len(one.messages) for (_, messages), one in fitted)
+        cut = sum(len(example.source) > how.window for (example, _), _ in fitted)
+        if fewer:
+            said.append(f"{fewer:,} are longer than the window of {how.window:,} tokens: the oldest turns are left out")
+        if cut:
+            said.append(f"{cut:,} fill the window of {how.window:,} tokens: of a longer turn the end is read")
+        return said
+
     def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Conversations of like length side by side."""
         plan, how = recipe.training, _chatting(recipe.data, module, tokenizer)

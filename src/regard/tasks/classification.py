@@ -92,6 +92,17 @@ class Classification(Task[Examples]):
         more = ", …" if len(counts) > MOST_SHOWN else ""
         return [*super().describe(recipe, data), f"{len(counts):,} labels: {shown}{more}"]
 
+    def shown(self, example: Any) -> dict[str, str]:
+        """The label is no text that is read."""
+        return {"text": example.source, "label": example.target}
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """Texts that are longer than the window."""
+        window = window_of(recipe.model, recipe.data)
+        lengths = [len(ids) for ids in tokenizer.encode_batch([one.source for one in examples])]
+        cut = sum(length + tokenizer.added() > window for length in lengths)
+        return [f"{cut:,} texts are longer than the window of {window:,} tokens, and are cut there"] if cut else []
+
     def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe.data, module, tokenizer)

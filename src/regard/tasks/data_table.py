@@ -29,7 +29,7 @@ class DataTable(Config):
     )
     test: Source | None = Field(None, description="the file that `regard evaluate` measures on")
     folder: str | None = Field(None, description="where relative paths begin; the current folder if absent")
-    format: Literal["auto", "parallel", "tsv", "csv", "jsonl", "text", "whole"] = Field(
+    format: Literal["auto", "parallel", "tsv", "csv", "jsonl", "parquet", "arrow", "text", "whole"] = Field(
         "auto", description="what the files hold; auto: as their names and first lines say; whole: one text"
     )
     columns: dict[str, str] = Field(

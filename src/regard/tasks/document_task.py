@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from regard.data.corpus import Split
 from regard.data.sources import read_documents
@@ -59,6 +60,11 @@ class OfDocuments(Task[Splits[TextDocument]]):
         train, valid = (sum(len(one.text) for one in part) for part in (data.train, data.valid))
         held = f"{train + valid:,} characters: {train:,} to train on, the last {valid:,} held out"
         return [held] if recipe.given.divided else []
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """Nothing: texts stand in a row, which windows are cut from."""
+        window = window_of(recipe.model, recipe.data)
+        return [f"texts stand in a row and are read in windows of {window:,} tokens; none is left out"]
 
     def training_data(
         self, recipe: Recipe, data: Splits[TextDocument], module: Network, tokenizer: Tokenizer

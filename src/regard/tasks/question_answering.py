@@ -11,7 +11,15 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.corpus import Examples, Split
-from regard.data.questions import ASKED, Question, SpanExample, SpanFinding, read_questions, split_question
+from regard.data.questions import (
+    ASKED,
+    LONGEST_QUESTION,
+    Question,
+    SpanExample,
+    SpanFinding,
+    read_questions,
+    split_question,
+)
 from regard.data.splits import Splits, hold_out
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
@@ -85,6 +93,22 @@ class QuestionAnswering(Task[Examples]):
         taken = held_out(data, "train", sample)
         yield from (one.question for one in taken)
         yield from dict.fromkeys(one.context for one in taken)
+
+    def shown(self, example: Any) -> dict[str, str]:
+        """Of the answers their texts."""
+        answers = " | ".join(answer for answer, _ in example.answers)
+        return {"question": example.question, "context": example.context, "answer": answers}
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """Passages of several windows, and questions of which only the beginning is read."""
+        how, said = SpanFinding(tokenizer, window=window_of(recipe.model, recipe.data)), []
+        several = sum(len(how.windows(one)) > 1 for one in examples)
+        long = sum(len(tokenizer.encode(one.question)) > LONGEST_QUESTION for one in examples)
+        if several:
+            said.append(f"{several:,} passages are longer than the window of {how.window:,} tokens: read in several")
+        if long:
+            said.append(f"{long:,} questions are longer than {LONGEST_QUESTION} tokens, and are cut there")
+        return said
 
     def training_data(self, recipe: Recipe, data: Examples, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Windows of like length side by side."""

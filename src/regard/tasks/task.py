@@ -254,6 +254,14 @@ class Task(ABC, Generic[D]):
             return []
         return [f"{train + valid:,} examples: {train:,} to train on, {valid:,} held out (seed {table.seed or 0})"]
 
+    def shown(self, example: Any) -> dict[str, str]:
+        """The parts of an example as texts, for people to read and for tokens to be counted."""
+        return {part: str(getattr(example, part)) for part in example._fields}
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """What of these examples is not read as it stands, and why, in sentences."""
+        return []
+
     @abstractmethod
     def training_data(self, recipe: Recipe, data: D, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Everything the loop needs; what cannot be trained on is refused here."""

@@ -1,6 +1,7 @@
 """Tasks of pairs: a text in, a text of its own out. What translation and summarisation have in common."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -49,6 +50,19 @@ class TextToText(Generation[Corpus]):
     def objective(self, shape: NetworkShape, tokenizer: Tokenizer, data: DataTable | None) -> Objective:
         """How a network of this shape reads these data."""
         return objective(shape, tokenizer, self.options.prefix, self.longest_source(shape, data))
+
+    def cuts(self, recipe: Recipe, examples: Sequence[Any], tokenizer: Tokenizer) -> list[str]:
+        """Sources that are longer than what is read, and pairs that no batch holds."""
+        longest, said = self.longest_source(recipe.model, recipe.data), []
+        sources, targets = (
+            [len(ids) for ids in tokenizer.encode_batch([one[side] for one in examples])] for side in (0, 1)
+        )
+        if longest is not None and (cut := sum(length > longest for length in sources)):
+            said.append(f"{cut:,} sources are longer than {longest:,} tokens, and are cut there")
+        room = recipe.training.batch_tokens
+        if over := sum(max(pair) >= room for pair in zip(sources, targets, strict=True)):
+            said.append(f"{over:,} are too long for a batch of {room:,} tokens: training refuses them")
+        return said
 
     def training_data(self, recipe: Recipe, data: Corpus, module: Network, tokenizer: Tokenizer) -> TrainingData:
         """Targets from sources, in batches by length or packed."""

@@ -25,9 +25,9 @@ _REMEDY = "look at the pieces it encodes to instead"
 def build_text(tokenizer: Tokenizer, text: str) -> tuple[Reading, list[Building]]:
     """Each word of a text with the merges that build it, and how its symbols are read."""
     if tokenizer.kind.startswith("wordpiece"):
-        raise InputError("WordPiece has no merges: it takes the longest piece it knows", "use encode --pieces")
+        raise InputError("WordPiece has no merges: it takes the longest piece it knows", "encode it with `pieces=True`")
     if tokenizer.kind == "characters":
-        raise InputError("characters have no merges: each is a piece", "use encode --pieces")
+        raise InputError("characters have no merges: each is a piece", "encode it with `pieces=True`")
     if isinstance(tokenizer, PretrainedTokenizer):
         return build_foreign(tokenizer, text)
     split, reading = (marked_words, WORDS) if tokenizer.kind == "bpe_words" else (byte_words, BYTES)

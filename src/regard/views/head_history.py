@@ -11,6 +11,7 @@ from regard.views.comparison import ComparisonPanel, Curve, CurveLines, draw_pan
 from regard.views.heads import heads_record
 
 SHOWN = {
+    "induction": "what came next last time, in the texts",
     "repeated": "what came next last time, on random tokens that come twice",
     "previous": "the token before",
     "sink": "the first token",
