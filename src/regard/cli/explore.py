@@ -46,12 +46,10 @@ def _named(folders: list[Path]) -> dict[str, Path]:
     """A short name for each folder."""
     found: dict[str, Path] = {}
     for folder in folders:
-        name = folder.resolve().name or str(folder)
-        if name in found:
-            name = str(folder)
-        if name in found:
+        if any(folder.resolve() == other.resolve() for other in found.values()):
             raise InputError(f"{folder} is named twice", "name each model once")
-        found[name] = folder
+        name = folder.resolve().name or str(folder)
+        found[str(folder) if name in found else name] = folder
     return found
 
 
@@ -81,6 +79,7 @@ def _serve(app: "FastAPI", port: int, browser: bool) -> None:
             raise InputError(
                 f"port {port} is taken: {error.strerror}", "choose another, or --port 0 for any"
             ) from error
+        place.listen()  # who follows the address at once waits, and is not refused
         address = f"http://127.0.0.1:{place.getsockname()[1]}/"
         typer.echo(f"the explorer is at {address} (Ctrl-C stops it)")
         if browser:
