@@ -32,8 +32,8 @@ CHANGES = {
 }
 READ = (
     "A head that looks back by a fixed distance is no induction head, so the rows differ in length: with rows of",
-    "16 and 16 letters every head of the first layer passed for one within 150 steps, by looking 15 tokens back. On",
-    "random tokens that come twice, 24 and 24, such a head finds nothing (`repeated`).",
+    "16 and 16 letters every head of the first layer passed for one within 150 steps, which can only look 15 tokens",
+    "back. On random tokens that come twice, 24 and 24, such a head would find nothing (`repeated`).",
 )
 
 

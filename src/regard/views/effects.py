@@ -176,7 +176,9 @@ def _bars(found: WhatIf) -> tuple[list[str], list[float], list[float]]:
         )
 
     if len(found.decisions) == 1:
-        before, after = shares(found.decisions[0])
+        [one] = found.decisions
+        before, after = shares(one)
+        before[one.chosen], after[one.chosen] = float(np.exp(one.before)), float(np.exp(one.after))
         both = [name for name in before if name in after]  # one beyond the likeliest has no number
         return both, [before[name] for name in both], [after[name] for name in both]
     shown = found.decisions[:MOST]
