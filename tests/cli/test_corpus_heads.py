@@ -66,6 +66,7 @@ def test_the_page_stands_alone_and_tokens_cannot_end_it(call, model, file, tmp_p
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
     assert [one["name"] for one in data["heads"]] == ["encoder.0.self, head 0", "encoder.0.self, head 1"]
     assert "http" not in page
+    assert page.count("tiny on dates.txt") == 2  # the title and the heading
     record = json.loads(call("look", model, "--corpus", file, "--json", "--to", "all.html").out)
     assert len(record["heads"]) == 5 * 2
     loaded = regard.load(model)

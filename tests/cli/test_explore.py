@@ -14,7 +14,7 @@ pytest.importorskip("uvicorn")
 
 def test_what_cannot_be_served_is_said_in_a_sentence(call, model, tmp_path):
     assert "is not a folder" in call("explore", tmp_path / "nowhere", "--no-browser").err
-    assert "is named twice" in call("explore", model, model).err
+    assert "is named twice" in call("explore", model, model, "--no-browser").err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         answer = call("explore", model, "--port", taken.getsockname()[1], "--no-browser")
     assert (answer.code, answer.out) == (1, "")

@@ -43,7 +43,7 @@ METRICS = {
     "language_modelling": {"loss", "perplexity", "bits_per_byte"},
     "masked": {"loss", "accuracy"},
     "denoising": {"loss"},
-    "classification": {"loss", "accuracy"},
+    "classification": {"loss", "accuracy", "macro_f1"},
     "question_answering": {"exact_match", "f1"},
 }
 

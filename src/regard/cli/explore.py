@@ -46,12 +46,10 @@ def _named(folders: list[Path]) -> dict[str, Path]:
     """A short name for each folder."""
     found: dict[str, Path] = {}
     for folder in folders:
-        name = folder.resolve().name or str(folder)
-        if name in found:
-            name = str(folder)
-        if name in found:
+        if any(folder.resolve() == other.resolve() for other in found.values()):
             raise InputError(f"{folder} is named twice", "name each model once")
-        found[name] = folder
+        name = folder.resolve().name or str(folder)
+        found[str(folder) if name in found else name] = folder
     return found
 
 

@@ -13,14 +13,17 @@ any file may be packed with gzip). Nothing is skipped or dropped as a duplicate:
 is an error that names it.
 """
 
-from collections.abc import Mapping, Sequence
+import os.path
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
 
+from regard.data import spooled
 from regard.data.corpus import Corpus, Pair, Split, require_index
 from regard.data.reading import each_line, read_lines
+from regard.data.spooled import Spooled
 from regard.data.tables import TABLES, Layout, look, read_columns
 from regard.errors import ConfigError, FileError, choose
 from regard.text.counting import read_texts
@@ -81,18 +84,26 @@ def read_pairs(
     return _read_parallel(*paths)
 
 
-def read_documents(path: Path, format: str = "auto", columns: Mapping[str, str] | None = None) -> list[str]:
-    """The documents of a text file, or of a table with a text in each row."""
+def read_documents(path: Path, format: str = "auto", columns: Mapping[str, str] | None = None) -> list[str] | Spooled:
+    """The documents of a text file, or of a table with a text in each row; of a large file they stay on the disk."""
+    texts = _documents(path, format, columns)
+    if os.path.isfile(path) and os.path.getsize(path) >= spooled.LARGE:
+        return Spooled.of(texts, joined=format == "whole")
+    return ["".join(texts)] if format == "whole" else list(texts)
+
+
+def _documents(path: Path, format: str, columns: Mapping[str, str] | None) -> Iterator[str]:
+    """The same one by one; what is one document, in pieces."""
     _require_known(format)
     if format == "parallel" or (format == "tsv" and not columns):
         raise ConfigError(f"format {format!r} has pairs and no documents", "use text, whole, csv or jsonl")
     if format == "whole":
-        return ["".join(read_texts([path]))]
+        return read_texts([path])
     layout = look(path, ("text",), format, columns)
     if layout.format != "text":
-        return [text for _, (text,) in read_columns(path, ("text",), layout)]
+        return (text for _, (text,) in read_columns(path, ("text",), layout))
     blocks = groupby(each_line(path), key=lambda line: bool(line.strip()))
-    return ["\n".join(lines) for filled, lines in blocks if filled]
+    return ("\n".join(lines) for filled, lines in blocks if filled)
 
 
 def _require_known(format: str) -> None:

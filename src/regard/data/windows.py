@@ -13,6 +13,7 @@ function of the seed and its number: training can go on from any of them.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from tempfile import TemporaryFile
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from jaxtyping import Int
 
 from regard.data.batching import IGNORED, Batch, Inputs, Padded
+from regard.data.spooled import Spooled
 from regard.data.stream import Position
 from regard.errors import ConfigError
 from regard.text.tokenizer import Tokenizer
@@ -27,7 +29,45 @@ from regard.text.tokenizer import Tokenizer
 TOGETHER = 4096
 """Texts tokenised at a time: their ids as Python's numbers take many times the room of the stream's."""
 
+CHARACTERS = 2**22
+
 Row = Int[np.ndarray, "tokens"]
+
+
+class _Growing:
+    """A row of ids that grows, in memory or on the disk."""
+
+    def __init__(self, on_disk: bool) -> None:
+        self._parts: list[Row] = []
+        self._file = TemporaryFile() if on_disk else None  # noqa: SIM115  (it lives as long as what is read from it)
+        self._length = 0
+
+    def add(self, part: Row) -> None:
+        self._length += len(part)
+        if self._file is None:
+            self._parts.append(part)
+        else:
+            self._file.write(part.tobytes())
+
+    def whole(self) -> Row:
+        if self._file is None:
+            return np.concatenate(self._parts) if self._parts else np.zeros(0, dtype=np.int32)
+        self._file.flush()
+        return np.memmap(self._file, dtype=np.int32, mode="r", shape=(self._length,))
+
+
+def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
+    """So many texts, or so many characters, at a time."""
+    group: list[str] = []
+    size = 0
+    for one in texts:
+        group.append(one)
+        size += len(one)
+        if len(group) == TOGETHER or size > CHARACTERS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +79,21 @@ class TokenStream:
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: Tokenizer, *, begin: bool, end: bool = True) -> "TokenStream":
-        """These texts, each between the special tokens that begin and end texts, as far as these are asked for."""
+        """These texts, each between the special tokens that begin and end texts, as far as these are asked for.
+
+        Of texts on the disk the ids are there too; pieces of one text are one.
+        """
+        spooled, joined = isinstance(texts, Spooled), isinstance(texts, Spooled) and texts.joined
         before, after = [tokenizer.bos_id] if begin else [], [tokenizer.eos_id] if end else []
-        parts, lengths = [], []
-        for first in range(0, len(texts), TOGETHER):
-            found = [[*before, *ids, *after] for ids in tokenizer.encode_batch(texts[first : first + TOGETHER])]
-            lengths += [len(ids) for ids in found]
-            parts.append(np.concatenate([np.array(ids, dtype=np.int32) for ids in found]))
-        whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
-        numbers = None if len(texts) < 2 else np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
-        return cls(whole, numbers)
+        ids, numbers, number = _Growing(spooled), _Growing(spooled), 0
+        for group in _groups(texts):
+            for found in tokenizer.encode_batch(group):
+                first, last = not joined or number == 0, not joined or number == len(texts) - 1
+                row = [*(before if first else ()), *found, *(after if last else ())]
+                ids.add(np.array(row, dtype=np.int32))
+                numbers.add(np.full(len(row), number, dtype=np.int32))
+                number += 1
+        return cls(ids.whole(), None if joined or len(texts) < 2 else numbers.whole())
 
     def __len__(self) -> int:
         return len(self.ids)

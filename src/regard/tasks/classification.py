@@ -15,6 +15,7 @@ from regard.data.splits import hold_out_labelled
 from regard.data.stream import BatchStream, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
+from regard.metrics.labels import accuracy, macro_f1
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
 from regard.tasks.files import one_file, open_files, reading_of, require_positions, window_of
@@ -119,7 +120,7 @@ class Classification(Task[Examples]):
         return TrainingData(trainable, batches, valid, amount(batches, data), how.window)
 
     def metrics(self, data: DataTable | None) -> tuple[str, ...]:
-        return ("accuracy", "loss")
+        return ("accuracy", "macro_f1", "loss")
 
     @torch.no_grad()
     def answers(
@@ -146,7 +147,7 @@ class Classification(Task[Examples]):
         return read_labelled(paths[0], *reading_of(data))
 
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
-        """The share of texts whose likeliest label is theirs, and the loss per text in nats."""
+        """The share of texts whose likeliest label is theirs, the mean F1 of the labels, and the loss in nats."""
         how.refuse_windows(self.name)
         pairs: Sequence[Pair] = examples
         if not pairs:
@@ -155,8 +156,8 @@ class Classification(Task[Examples]):
         rows = by_length(task.encode(pairs), task, max(MEASURED, task.window))
         total, count = measured(LabelPrediction(model.module), [task.batch(batch) for batch in rows], how.progress)
         said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
-        right = sum(label == pair.target for label, pair in zip(said, pairs, strict=True))
-        return {"accuracy": right / len(pairs), "loss": total / count}
+        wanted = [pair.target for pair in pairs]
+        return {"accuracy": accuracy(said, wanted), "macro_f1": macro_f1(said, wanted), "loss": total / count}
 
 
 def _labelled_corpus(table: DataTable) -> Corpus:

@@ -8,6 +8,7 @@ from typing import Any
 from regard.data.corpus import Split
 from regard.data.sources import read_documents
 from regard.data.splits import Splits, TextDocument, hold_out_documents
+from regard.data.spooled import Spooled, SpooledDocuments
 from regard.data.stream import Position
 from regard.data.windows import TokenStream, WindowObjective, Windows, in_order
 from regard.errors import InputError
@@ -81,7 +82,7 @@ class OfDocuments(Task[Splits[TextDocument]]):
         trainable = TokenPrediction(module, label_smoothing=plan.label_smoothing)
         return TrainingData(trainable, batches, valid, summary, window)
 
-    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[TextDocument]:
+    def read(self, paths: Sequence[Path], data: DataTable | None = None) -> Sequence[TextDocument]:
         """The documents of a file, read as the recipe's own are."""
         if len(paths) != 1:
             raise InputError(f"{len(paths)} files are given", "give one file of text")
@@ -95,9 +96,10 @@ class OfDocuments(Task[Splits[TextDocument]]):
         return self._stream(model.data, model.tokenizer, examples), self.objective(model.tokenizer, window)
 
     def _stream(self, data: DataTable | None, tokenizer: Tokenizer, documents: Sequence[TextDocument]) -> TokenStream:
-        texts = [one.text for one in documents]
+        texts = documents.texts if isinstance(documents, SpooledDocuments) else [one.text for one in documents]
         return TokenStream.of(texts, tokenizer, begin=self.begins, end=self.ends(data))
 
 
-def _read(path: Path, format: str, columns: Mapping[str, str]) -> list[TextDocument]:
-    return [TextDocument(text) for text in read_documents(path, format, columns)]
+def _read(path: Path, format: str, columns: Mapping[str, str]) -> Sequence[TextDocument]:
+    found = read_documents(path, format, columns)
+    return SpooledDocuments(found) if isinstance(found, Spooled) else [TextDocument(text) for text in found]

@@ -16,14 +16,14 @@ WINDOW = 256
 """Tokens read at once where a recipe does not say."""
 
 Paths = Path | tuple[Path, Path]
-Read = Callable[[Paths, str, Mapping[str, str]], list[E]]
+Read = Callable[[Paths, str, Mapping[str, str]], Sequence[E]]
 Divide = Callable[[Sequence[E], float | None, int], tuple[Sequence[E], Sequence[E]]]
 
 
 def open_files(table: DataTable, splits: Collection[Split], read: Read[E], divide: Divide[E] = hold_out) -> Splits[E]:
     """The examples of the files that a recipe's [data] names; what is not in a file of its own is held out."""
 
-    def examples(source: Source) -> list[E]:
+    def examples(source: Source) -> Sequence[E]:
         paths = table.paths(source)
         require_there(paths)
         return read(paths, table.format, table.columns)
@@ -37,10 +37,10 @@ def open_files(table: DataTable, splits: Collection[Split], read: Read[E], divid
     return Splits(found.get("train", []), found.get("valid", []), found.get("test", []))
 
 
-def one_file(task: str, read: Callable[[Path, str, Mapping[str, str]], list[E]]) -> Read[E]:
+def one_file(task: str, read: Callable[[Path, str, Mapping[str, str]], Sequence[E]]) -> Read[E]:
     """The same way to read, for a task whose examples are never in two files."""
 
-    def read_one(paths: Paths, format: str, columns: Mapping[str, str]) -> list[E]:
+    def read_one(paths: Paths, format: str, columns: Mapping[str, str]) -> Sequence[E]:
         if not isinstance(paths, Path):
             raise ConfigError(
                 f"[data] {paths[0]} and {paths[1]} are two files where task {task!r} reads one",

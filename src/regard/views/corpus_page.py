@@ -5,6 +5,7 @@ The page keeps every row that is shown whole, its weights rounded to thousandths
 
 import html
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from regard.views.columns import aligned
 from regard.views.figure import label, printable
 from regard.views.html import check_html_name
 
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
 LARGEST = 10_000_000
 """Bytes of a page."""
 NAMED = 3
@@ -84,10 +86,7 @@ def corpus_page(found: CorpusReport, title: str) -> str:
         "program": assets.joinpath("corpus.js").read_text(encoding="utf-8"),
     }
     page = assets.joinpath("corpus.html").read_text(encoding="utf-8")
-    for name, part in parts.items():
-        before, _, after = page.partition("{{" + name + "}}")
-        page = before + part + after
-    return page
+    return _PLACE.sub(lambda place: parts[place.group(1)], page)
 
 
 def _data(found: CorpusReport) -> dict[str, Any]:
