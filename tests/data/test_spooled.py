@@ -31,7 +31,7 @@ def test_texts_on_the_disk_give_the_same_tokens(tmp_path, tokenizer, name, forma
     begun = {"begin": True, "end": format != "whole"}
     inside = TokenStream.of(read_documents(path, format), tokenizer, **begun)
     monkeypatch.setattr(spooled, "LARGE", 1)
-    monkeypatch.setattr(sources, "read_texts", lambda paths: counting.read_texts(paths, 97))
+    monkeypatch.setattr(sources, "read_texts", lambda paths, block: counting.read_texts(paths, 97))
     monkeypatch.setattr(counting, "LONGEST_WORD", 31)
     found = read_documents(path, format)
     assert isinstance(found, Spooled)
@@ -60,7 +60,7 @@ import resource, sys
 import regard
 from regard.data import spooled
 spooled.LARGE = int(sys.argv[2])
-changes = ["tokenizer.size=300", "tokenizer.sample=50", "model.layers=1", "model.width=16", "model.heads=2",
+changes = ["tokenizer.size=300", "tokenizer.sample=1", "model.layers=1", "model.width=16", "model.heads=2",
            "model.feedforward_width=16", "training.steps=3", "training.warmup=1", "training.evaluate_every=3",
            "training.save_every=3", "training.batch_tokens=512"]
 regard.train("gpt", sys.argv[3], changes=changes, data=[sys.argv[1]], progress=False)
@@ -71,7 +71,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["txt", "parquet"])
 def test_training_on_a_large_file_takes_no_more_memory_than_on_a_small_one(tmp_path, kind):
-    lines = [f"{n} the cat sat on mat {n % 97} and {n % 89} were there" for n in range(250_000)]
+    lines = [f"{n % 997} the cat sat on mat {n % 97} and {n % 89} were there" for n in range(300_000)]
     peaks = {}
     for name, part in (("small", lines[:6000]), ("large", lines)):
         path = tmp_path / f"{name}.{kind}"

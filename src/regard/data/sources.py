@@ -30,6 +30,8 @@ from regard.text.counting import read_texts
 
 FORMATS = ("auto", "parallel", *TABLES, "text", "whole")
 PAIR = ("source", "target")
+PIECE = 2**17
+"""Bytes of a text that is read in pieces."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _documents(path: Path, format: str, columns: Mapping[str, str] | None) -> It
     if format == "parallel" or (format == "tsv" and not columns):
         raise ConfigError(f"format {format!r} has pairs and no documents", "use text, whole, csv or jsonl")
     if format == "whole":
-        return read_texts([path])
+        return read_texts([path], PIECE)
     layout = look(path, ("text",), format, columns)
     if layout.format != "text":
         return (text for _, (text,) in read_columns(path, ("text",), layout))

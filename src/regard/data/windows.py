@@ -29,7 +29,8 @@ from regard.text.tokenizer import Tokenizer
 TOGETHER = 4096
 """Texts tokenised at a time: their ids as Python's numbers take many times the room of the stream's."""
 
-CHARACTERS = 2**22
+CHARACTERS = 2**18
+"""And so many characters, where texts are long."""
 
 Row = Int[np.ndarray, "tokens"]
 
