@@ -45,7 +45,7 @@ def lines(*texts: str, end: str = "\n") -> bytes:
 
 def test_the_verbs_are_these():
     asking = ["demo", "train", "run", "chat", "evaluate", "look", "explore", "plot", "doctor"]
-    assert [*asking, "convert", "bench", "size", "list"] == VERBS
+    assert [*asking, "convert", "bench", "size", "search", "list"] == VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)

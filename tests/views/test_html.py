@@ -253,6 +253,8 @@ def test_nothing_in_the_page_is_fetched():
     policies = [attributes["content"] for _, attributes in page.elements if "http-equiv" in attributes]
     assert policies == ["default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"]
     for asset in files("regard.views").joinpath("assets").iterdir():
+        if asset.is_dir():  # the explorer's, which is served
+            continue
         text = asset.read_text(encoding="utf-8").replace("xmlns='http://www.w3.org/2000/svg'", "")
         assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttpRequest|import\(|innerHTML|eval\(", text), (
             asset.name

@@ -293,7 +293,6 @@ def _tab_rows(path: Path) -> Iterator[Row]:
 def _csv_rows(path: Path) -> Iterator[Row]:
     lines = each_line(path)
     first = list(islice(lines, 100))
-    before = csv.field_size_limit(LONGEST_FIELD)
     try:
         rows = _parsed(chain(first, lines), _delimiter(first))
         yield from ((number, fields) for number, fields in rows if fields)  # an empty line is no row
@@ -301,8 +300,6 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         raise FileError(
             f"{path}, line {error.line} is not CSV ({error})", "close its quotes, and write quotes inside a field twice"
         ) from None
-    finally:
-        csv.field_size_limit(before)
 
 
 class _RowError(Exception):
@@ -317,12 +314,15 @@ def _parsed(lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
         begun = reader.line_num + 1
+        before = csv.field_size_limit(LONGEST_FIELD)  # one number for all of Python: never left changed between rows
         try:
             fields = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
             raise _RowError(str(error), begun) from None
+        finally:
+            csv.field_size_limit(before)
         yield begun, fields
 
 

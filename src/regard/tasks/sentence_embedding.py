@@ -97,7 +97,8 @@ def sentence_vectors(model: Loaded, options: SentenceEmbeddingTable, texts: Sequ
     room = None if task.max_seq_length is None else max(task.max_seq_length - token.added(), 0)
     rows = [token.apply_template(ids[:room])[0] for ids in token.encode_batch(texts)]
     inputs = Inputs(Padded.of(rows, fill=token.pad_id)).to(model.module.device)
-    hidden: Tensor = model.module.hidden(inputs)
+    plain = model.module.config.outputs == "none"  # its forward pass is what a watch is told of
+    hidden: Tensor = model.module(inputs) if plain else model.module.hidden(inputs)
     vectors = pooled(hidden, inputs.tokens.real[..., None], task.pooling)
     return F.normalize(vectors, dim=-1) if task.normalize else vectors
 

@@ -11,8 +11,12 @@ HIGHER_IS_BETTER = {
     "accuracy": True,
     "exact_match": True,
     "f1": True,
+    "macro_f1": True,
     "bleu": True,
     "chrf": True,
+    "rouge1": True,
+    "rouge2": True,
+    "rougeL": True,
 }
 """Every figure a run can be judged by."""
 
