@@ -153,7 +153,7 @@ BAD = {
     "NUL": ("gpt", {"a.txt": b"to be\0or not\n" * 50}, "a.txt, line 1 holds a NUL, which no text has"),
     "Latin-1": ("classify", {"a.csv": "text,label\ncaf\xe9,x\n".encode("latin-1")}, "a.csv, line 2 is not UTF-8"),
     "a spreadsheet": ("classify", {"a.xlsx": b"PK\x03\x04"}, "a.xlsx is a spreadsheet; save it as CSV"),
-    "Parquet": ("translation", {"a.tsv": b"PAR1\x15\x04"}, "a.tsv is a Parquet file; write it as CSV or JSONL"),
+    "Parquet": ("translation", {"a.tsv": b"PAR1\x15\x04"}, "a.tsv is a damaged Parquet file"),
     "one label": ("classify", {"a.csv": "text,label\n" + "x,y\nz,y\n" * 10}, "training examples has the label 'y'"),
     "few examples": (
         "translation",
