@@ -37,6 +37,7 @@ import torch
 import regard.blocks.config  # noqa: F401  (registers every mechanism)
 from regard.api.loading import load
 from regard.api.training import train
+from regard.attention import flex
 from regard.attention.mechanism import MECHANISMS
 from regard.bench import growth
 from regard.bench.timing import circumstances
@@ -378,6 +379,7 @@ def begin(job: Job, given: argparse.Namespace, until: float, more: Mapping[str, 
     told = ["--job", job.name, "--until", str(until), "--only", job.group, "--out", str(given.out)]
     same = ["--seconds", str(given.seconds), "--at-once", str(given.at_once), *(["--smoke"] if given.smoke else [])]
     also = [*(["--imdb", str(given.imdb)] if given.imdb else []), *(["--shared"] if more else [])]
+    also += ["--static"] if given.static else []
     with (folder / f"{job.name}.log").open("ab") as log:
         command = [sys.executable, __file__, *told, *same, *also]
         return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **ALONE, **more})
@@ -440,11 +442,16 @@ def main() -> None:
     parser.add_argument("--imdb", type=Path, help="the folder of train.gz and test.gz")
     parser.add_argument("--mechanisms", nargs="+", help="these alone")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that it runs")
+    parser.add_argument(
+        "--static", action="store_true", help="FlexAttention compiled for each shape, should that for any shape fail"
+    )
     parser.add_argument("--job", help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--shared", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     load_plugins()
+    if given.static:
+        flex.OPTIONS["dynamic"] = False
     if given.job is not None:
         (job,) = (one for one in jobs(given) if one.name == given.job)
         raise SystemExit(0 if run(job, given.out, given.until, given.at_once, given.shared) else 3)
