@@ -151,8 +151,10 @@ class ExactAttention(HeadAttention, Mechanism):
             raise InputError(
                 "nothing says where tokens stand in a cache with room", "give `query_positions` and a mask"
             )
-        state.write(new, positions)
+        state.write(new, positions if context.columns is None else context.columns)
         held = KeyValues(state.keys, state.values)
+        if context.columns is not None:
+            return self.read(query, held, mask=mask)
         if query.shape[2] == 1 and isinstance(self.attend.similarity, InnerProduct) and not torch.is_grad_enabled():
             shape = (*query.shape[:3], held.tokens)
             like = query.to(held.keys.dtype)

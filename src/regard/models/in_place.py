@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.cache import KeyValues, StaticKeyValues
+from regard.attention.decode_step import StepTable
 from regard.attention.exact import ExactAttention
 from regard.attention.mask import Causal, Padding
 from regard.attention.mechanism import LayerContext
 from regard.attention.rotary import Rotate, Rotation
+from regard.attention.similarity import InnerProduct
 from regard.axes import Hidden, Lengths, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer
 from regard.data.batching import Inputs, Padded
@@ -31,6 +33,15 @@ ROOM = 64
 def rounded(tokens: int) -> int:
     """Up to the next multiple of ROOM."""
     return -(-tokens // ROOM) * ROOM
+
+
+def reach_of(tokens: int) -> int:
+    """How many keys a step looks at: a power of two or one and a half times it, from 64; 128 comes next."""
+    size = ROOM
+    while size < tokens:
+        halfway = size & (size - 1) == 0 and size > ROOM
+        size = size * 3 // 2 if halfway else size // 3 * 4 if size > ROOM else 2 * ROOM
+    return size
 
 
 @dataclass(eq=False)
@@ -203,6 +214,31 @@ class InPlaceDecoder:
         state.most += tokens
         return model.logits(hidden), state
 
+    def branch(
+        self,
+        ids: Int[Tensor, "texts beams"],
+        state: InPlaceState,
+        positions: Int[Tensor, "texts beams"],
+        columns: Int[Tensor, "texts beams"],
+        seen: Bool[Tensor, "texts beams reach"],
+    ) -> Float[Tensor, "texts beams vocab"]:
+        """The logits after tokens of which several go on the same text, each seeing its own way to it alone.
+
+        They stand at these positions and are kept in these columns; what each sees of the columns is said.
+        """
+        model, scheme, reach = self.model, self.model.decoder_positions, seen.shape[2]
+        held = state.layers[0].keys
+        table = StepTable(seen[:, None], held.new_zeros(1).where(seen[:, None], -torch.inf))
+        own = tuple(one.part(len(ids), reach) for one in state.layers)
+        memory = tuple(KeyValues(one.keys, one.values) for one in state.memory)
+        memory_mask = None if state.memory_lengths is None else Padding(state.memory_lengths)
+        rotate = _narrowed(scheme.rotate(positions), model.dtype)
+        context = LayerContext(
+            table, None, rotate, memory_mask, places=positions, query_positions=positions, columns=columns
+        )
+        hidden, _ = model.decoder(model.enter(ids, scheme, positions), DecoderCache(own, memory), context)
+        return model.logits(hidden)
+
     def _read(self, inputs: Inputs) -> tuple[DecoderCache, Lengths]:
         """The prompts read at once, padding behind them: nothing a text's own tokens see."""
         model, tokens = self.model, inputs.tokens
@@ -223,6 +259,19 @@ def unsupported(decoder: Decoder) -> str | None:
         for one in (layer.self_attention, layer.cross_attention):
             if one is not None and not isinstance(one, ExactAttention):
                 return f"{type(one).__name__} keeps no keys and values of single tokens"
+    return None
+
+
+def branches_unsupported(model: CachedModel) -> str | None:
+    """Why the tokens of a tree cannot stand side by side in a decoder's cache; None where they can."""
+    if model.decoder_positions.bias is not None:
+        return "its positions are added to the scores"
+    for layer in model.decoder.layers:
+        own = layer.self_attention
+        if isinstance(own, ExactAttention) and own.window is not None:
+            return "a layer has a window"
+        if isinstance(own, ExactAttention) and not isinstance(own.attend.similarity, InnerProduct):
+            return f"{type(own.attend.similarity).__name__} is no inner product"
     return None
 
 
