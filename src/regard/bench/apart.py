@@ -1,7 +1,8 @@
 """Contestants in processes of their own that take turns: what one does to its process, no other one feels.
 
-Each process, one for every precision, builds its work once and then does it when asked. `regard train` tells the allocator to keep freed memory
-and a script with a peer in it does not; so peers run as their users run them, and once more with that advantage.
+Each process, one for every precision, builds its work once and then does it when asked. `regard train` tells the
+allocator to keep freed memory and a script with a peer in it does not; so peers run as their users run them, and once
+more with that advantage.
 """
 
 import statistics
@@ -37,7 +38,7 @@ Build = Callable[[Any, str], Task]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A name, how its task is built, whether its process keeps freed memory, and its precisions where not all of them."""
+    """A name, how its task is built, whether its process keeps freed memory, and its precisions if not all of them."""
 
     name: str
     build: Build

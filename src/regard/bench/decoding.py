@@ -24,6 +24,8 @@ from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy
 
 PEERS = {"transformers": "transformers"}
+
+
 @dataclass(frozen=True)
 class Case:
     """A model, how many texts it decodes at a time, and how."""

@@ -1,7 +1,7 @@
 """Translating the sentences of a corpus: Regard, transformers and CTranslate2 on a Transformer-base, random weights.
 
 Sentences are of unequal length and each gets as many tokens on every side, by a beam. All sort by length and decode so
-many side by side; CTranslate2 has the weights of transformers' model, by its own converter, and its int8 beside float32.
+many side by side; CTranslate2 has the weights of transformers' model, by its own converter, in float32 and in its int8.
 """
 
 import tempfile

@@ -25,7 +25,7 @@ from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
 from regard.decoding.paths import decode_in_place, why_plain
 from regard.decoding.row_beams import decode_beams
-from regard.decoding.sliding import Sliding
+from regard.decoding.sliding import Sliding, unslid
 from regard.decoding.speculative import Draft, speculate
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample, Strategy
@@ -118,6 +118,7 @@ def generate_ranked(
     `draft` tokens are guessed (speculative.py), unless somebody watches.
     """
     filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
+    stepper = unslid(stepper, inputs, stop.max_new_tokens)
     if draft is not None and not listeners.get():
         moments = _guessed(stepper, inputs, strategy, stop, filters, draft, numbers)
         return [[replace(one, path="speculative")] for one in collect(len(numbers), moments)]

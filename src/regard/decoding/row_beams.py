@@ -8,9 +8,9 @@ written. Which of them a beam sees is a table of ancestors, so the prompt is hel
     ancestors    of beam 0 at step 2:  0 0 0        sees  p p p p p a · c · e ·
                  of beam 1 at step 2:  0 1 1        sees  p p p p p a · · d · f
 
-All that a step decides is decided where the logits are, so that it can be captured in a CUDA graph: the best candidates
-of every row, of those the best of the text, who finishes, who runs on, and which texts are done. What was chosen is kept
-by step with the beam that it came from; answers are read back along that when all is over.
+All that a step decides is decided where the logits are, so that it can be captured in a CUDA graph: the best
+candidates of every row, of those the best of the text, who finishes, who runs on, and which texts are done. What was
+chosen is kept by step with the beam that it came from; answers are read back along that when all is over.
 """
 
 from collections.abc import Sequence
@@ -342,7 +342,7 @@ class BeamEngine:
                 for place in range(step - 1, -1, -1):
                     ids.append(tokens[text][place][beam])
                     terms.append(likely[text][place][beam])
-                    beam = parents[text][place][beam]  # noqa: PLW2901
+                    beam = parents[text][place][beam]
                     rows.append(text * self.space.size + beam)
                 one = tuple(reversed(ids))
                 own.setdefault(one, Hypothesis(one, score, tuple(reversed(rows)), tuple(reversed(terms)), self.path))
