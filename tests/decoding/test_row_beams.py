@@ -23,6 +23,7 @@ from regard.decoding.row_beams import decode_beams
 from regard.decoding.row_sampling import largest
 from regard.decoding.strategies import Beam, Greedy
 from regard.errors import InputError
+from regard.models import in_place
 from regard.models.config import TransformerConfig
 
 CASES = {
@@ -64,7 +65,10 @@ def test_whatever_the_weights_and_the_length(seed, size, limit, penalty, prompts
     assert_equal(found, search_all(case.stepper, case.inputs, Beam(size, penalty), Stop(END, limit)))
 
 
-def test_shared_heads_and_more_columns_than_a_step_first_looks_at():
+@pytest.mark.parametrize("stacked", [False, True])
+def test_shared_heads_and_more_columns_than_a_step_first_looks_at(stacked, monkeypatch):
+    """And with queries, keys and values in one product, as on a GPU."""
+    monkeypatch.setattr(in_place, "STACKED", {"cpu"} if stacked else set())
     torch.manual_seed(0)
     shape = {"width": 16, "heads": 4, "key_value_heads": 2, "feedforward": "swiglu", "norm": "rms", "bias": False}
     config = TransformerConfig(
@@ -73,6 +77,7 @@ def test_shared_heads_and_more_columns_than_a_step_first_looks_at():
     stepper = config.build().double().eval()
     inputs = Inputs(Padded.of([[1, 5, 2], [3]]))
     found = decode_beams(stepper, inputs, Beam(4), Stop(-5, 45))
+    assert (row_beams.KEPT.of[stepper].engine.state.layers[0].maps is not None) == stacked
     assert_equal(found, search_all(stepper, inputs, Beam(4), Stop(-5, 45)))
 
 

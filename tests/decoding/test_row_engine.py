@@ -26,6 +26,7 @@ from regard.decoding.row_sampling import FEW, SamplingParameters, choose, kept
 from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample
 from regard.errors import InputError
 from regard.inspection.capture import watch_module
+from regard.models import in_place
 from regard.models.config import TransformerConfig
 from regard.models.in_place import reach_of
 from regard.models.transformer import Transformer
@@ -354,8 +355,10 @@ def test_evenly_spread_draws_give_every_token_its_share():
     assert (shares - expected).abs().max() < 2e-3
 
 
-def test_a_deep_stack_of_shared_heads_decodes_alike(anywhere):
-    """As in LLaMA: rotary, fewer key heads, gated, RMS norms."""
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_deep_stack_of_shared_heads_decodes_alike(stacked, anywhere, monkeypatch):
+    """As in LLaMA: rotary, fewer key heads, gated, RMS norms; also with queries, keys and values in one product."""
+    monkeypatch.setattr(in_place, "STACKED", {"cpu"} if stacked else set())
     torch.manual_seed(0)
     shape = {"width": 16, "heads": 4, "key_value_heads": 2, "feedforward": "swiglu", "norm": "rms", "bias": False}
     config = TransformerConfig(

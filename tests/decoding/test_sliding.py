@@ -4,7 +4,6 @@ from functools import cache
 
 import pytest
 import torch
-from small_models import small_model
 from small_steppers import sharpened
 
 from regard.data.batching import Inputs, Padded
@@ -17,6 +16,7 @@ from regard.decoding.stepper import Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from small_models import small_model
 
 VOCABULARY, LIMIT, KEPT, NEW = 23, 7, 3, 19
 PROMPTS = [[5], [3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5, 8], [9, 7, 9, 3, 2, 3, 8, 4, 6]]

@@ -136,6 +136,8 @@ class ExactAttention(HeadAttention, Mechanism):
         """The new tokens' keys and values join those before, and the queries read all of them."""
         rotate = self.rotation(context)
         if isinstance(state, StaticKeyValues):
+            if state.maps is not None:
+                return self._in_place(*self.together(inputs, state.maps, rotate), state, context), state
             return self._in_place(self.queries(inputs, rotate), self.keys_values(inputs, rotate), state, context), state
         query, before = self.queries(inputs, rotate), None if state is None else self._own(state)
         if self.slot.cross:

@@ -33,7 +33,7 @@ class KeptEngines(Generic[E]):
 
         Where it does not fit, or the weights have moved, `make` gives another; it is shown the one before it.
         """
-        weights = tuple(one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
+        weights = _places(model)
         kept = self.of.get(model)
         if kept is not None and not kept.lock.acquire(blocking=False):
             yield make(None)
@@ -41,10 +41,16 @@ class KeptEngines(Generic[E]):
         if kept is None or kept.weights != weights or not fits(kept.engine):
             before = kept.engine if kept is not None and kept.weights == weights else None
             self.of.pop(model, None)
-            kept = Kept(make(before), weights, threading.Lock())
+            made = make(before)
+            kept = Kept(made, _places(model), threading.Lock())  # an engine may move the weights together
             kept.lock.acquire()
             self.of[model] = kept
         try:
             yield kept.engine
         finally:
             kept.lock.release()
+
+
+def _places(model: Network) -> tuple[int, ...]:
+    """Where the weights are, by which graphs go."""
+    return tuple(one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()

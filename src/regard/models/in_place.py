@@ -29,6 +29,9 @@ from regard.models.positions import Positions
 ROOM = 64
 """Tokens of room made at a time, and looked at: a step is made for a multiple of it."""
 
+STACKED = frozenset({"cuda"})
+"""Where queries, keys and values are one product: starting one more takes as long as a small one does."""
+
 
 def rounded(tokens: int) -> int:
     """Up to the next multiple of ROOM."""
@@ -100,12 +103,12 @@ class InPlaceState:
 
 
 def _grown(held: StaticKeyValues, room: int) -> StaticKeyValues:
-    made = []
-    for one in (held.keys, held.values):
-        wider = one.new_zeros(*one.shape[:2], room, one.shape[3])
-        wider[:, :, : one.shape[2]] = one
-        made.append(wider)
-    return StaticKeyValues(*made)
+    def wider(one: Tensor) -> Tensor:
+        grown = one.new_zeros(*one.shape[:2], room, one.shape[3])
+        grown[:, :, : one.shape[2]] = one
+        return grown
+
+    return StaticKeyValues(wider(held.keys), wider(held.values), held.maps)
 
 
 @runtime_checkable
@@ -278,7 +281,8 @@ def branches_unsupported(model: CachedModel) -> str | None:
 def _allocate(attention: object, rows: int, room: int, like: Tensor) -> StaticKeyValues:
     assert isinstance(attention, ExactAttention)
     widths = attention.head_width, attention.value_width
-    return StaticKeyValues.allocate(rows, attention.key_value_heads, room, widths, like)
+    maps = attention.stacked() if like.device.type in STACKED and not attention.slot.cross else None
+    return StaticKeyValues.allocate(rows, attention.key_value_heads, room, widths, like, maps)
 
 
 def _narrowed(rotate: Rotate | None, dtype: torch.dtype) -> Rotate | None:
