@@ -27,5 +27,7 @@ def test_it_is_the_product_with_the_rounded_weight():
     """In a process of its own: Triton decides when it is imported whether it interprets."""
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", PRODUCTS], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PRODUCTS], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.stdout == "equal\n", done.stderr
