@@ -38,9 +38,9 @@ def assert_equal(found, expected):
     assert len(found) == len(expected)
     for own, other in zip(found, expected, strict=True):
         assert [one.ids for one in own] == [one.ids for one in other]
-        for mine, theirs in zip(own, other, strict=True):
-            assert mine.score == pytest.approx(theirs.score, abs=1e-9)
-            assert mine.log_probabilities == pytest.approx(theirs.log_probabilities, abs=1e-9)
+        for mine, wanted in zip(own, other, strict=True):
+            assert mine.score == pytest.approx(wanted.score, abs=1e-9)
+            assert mine.log_probabilities == pytest.approx(wanted.log_probabilities, abs=1e-9)
             assert len(mine.rows) == len(mine.ids)
             assert mine.path == "in place"
 

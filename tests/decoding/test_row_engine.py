@@ -28,7 +28,7 @@ from regard.errors import InputError
 from regard.inspection.capture import watch_module
 from regard.models import in_place
 from regard.models.config import TransformerConfig
-from regard.models.in_place import reach_of
+from regard.models.in_place import InPlaceDecoder, reach_of
 from regard.models.transformer import Transformer
 
 LIMIT = 9
@@ -371,3 +371,19 @@ def test_a_deep_stack_of_shared_heads_decodes_alike(stacked, anywhere, monkeypat
         for token in one.ids:
             assert int(stepper(Inputs(Padded.of([text])))[0, -1].argmax()) == token
             text.append(token)
+
+
+@pytest.mark.parametrize("architecture", ["decoder", "encoder_decoder"])
+def test_rows_that_begin_alike_are_read_once(architecture, monkeypatch):
+    case = transformer_case(architecture, "rotary" if architecture == "decoder" else "sinusoidal", prompts=(4, 2))
+    prompts, source = case.inputs.tokens.rows(), case.inputs.source
+    again = [0, 1, 0, 0, 1]
+    inputs = Inputs(Padded.of([prompts[row] for row in again]), source and Padded.of([source.rows()[r] for r in again]))
+    decoder, read = case.stepper.in_place(), []
+    original = InPlaceDecoder._read
+    monkeypatch.setattr(InPlaceDecoder, "_read", lambda own, told: (read.append(told), original(own, told))[1])
+    with torch.no_grad():
+        found, _ = decoder.step(torch.tensor([prompts[row][-1] for row in again]), decoder.start(inputs))
+    assert [len(one.tokens.ids) for one in read] == [2]
+    for row, logits in zip(again, found, strict=True):
+        assert torch.allclose(logits.log_softmax(-1), case.after(row, ()), atol=1e-9)

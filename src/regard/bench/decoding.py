@@ -90,9 +90,9 @@ def rows(
         (TRANSLATION.name, partial(compete, translators(), TRANSLATION)),
     ]
     for name, work in works:
-        found = [row for row in known if row["what"] == name]
-        if found:
-            yield from found
+        before = [row for row in known if row["what"] == name]
+        if before:
+            yield from before
         elif until is None or time.monotonic() < until:
             yield from compared(name, work())
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -95,8 +96,7 @@ def transformers(case: Corpus, precision: str) -> Task:
 
 def ctranslate2(case: Corpus, precision: str) -> Task:
     """As its users call it: a batch by sentences, sorted by itself, on as many threads as PyTorch has."""
-    import ctranslate2 as peer
-
+    peer: Any = import_module("ctranslate2")
     with tempfile.TemporaryDirectory() as folder:
         parameters = convert(case.size, folder)
         translator = peer.Translator(
@@ -115,10 +115,9 @@ def ctranslate2(case: Corpus, precision: str) -> Task:
 
 def convert(size: Size, folder: str) -> int:
     """The Marian-shaped model with random weights in CTranslate2's format; how many parameters it has."""
-    from ctranslate2.converters.transformers import MarianMTLoader
-
+    converter: Any = import_module("ctranslate2.converters.transformers")
     model = marian("sdpa", size, "float32")
-    spec = MarianMTLoader().get_model_spec(model)
+    spec = converter.MarianMTLoader().get_model_spec(model)
     words = ["<pad>", "</s>", "<s>", *map(str, range(START + 1, size.vocabulary - 1))]  # its loader leaves the last out
     spec.config.eos_token, spec.config.unk_token, spec.config.decoder_start_token = "</s>", "<pad>", "<s>"
     spec.register_source_vocabulary(words)

@@ -31,6 +31,9 @@ class Subject(StrEnum):
 ON_GPU = (Subject.ATTENTION, Subject.TRAIN, Subject.DECODE)
 """What can be measured on a GPU too, and is where there is one."""
 
+Minutes = Annotated[float | None, typer.Option(help="Of attention and decode: begin nothing new after so many.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Of attention and decode: go on with what --out holds.")]
+
 
 def bench(
     subject: Annotated[Subject, typer.Argument(help="What to measure.")],
@@ -45,16 +48,12 @@ def bench(
     ] = None,
     mechanism: Annotated[list[str] | None, typer.Option(help="Of attention: this one and exact; repeat it.")] = None,
     causal: Annotated[bool, typer.Option("--causal", help="Of attention: mechanisms as a decoder has them.")] = False,
-    minutes: Annotated[
-        float | None, typer.Option(help="Of attention and decode: begin nothing new after so many.")
-    ] = None,
+    minutes: Minutes = None,
     on: Annotated[
         Path | None, typer.Option(help="Of attention: a text, for the error against exact attention.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Of attention: the trained model that reads the text.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Of attention and decode: go on with what --out holds.")
-    ] = False,
+    resume: Resume = False,
     to: Annotated[Path | None, typer.Option(help="Of attention: the curves by length, a .png, .svg or .pdf.")] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,

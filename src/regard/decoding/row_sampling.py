@@ -84,7 +84,7 @@ def largest(
     if width == 1 or blocks <= count:
         ranked = scores.sort(dim=-1, descending=True, stable=True)
         return ranked.values[:, :count], ranked.indices[:, :count]
-    whole, ids = scores[:, : blocks * width].unflatten(1, (blocks, width)), torch.arange(size, device=scores.device)
+    whole, ids = scores[:, : blocks * width].view(-1, blocks, width), torch.arange(size, device=scores.device)
     maxima = whole.amax(dim=-1).sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(dim=-1).values
     found = whole.gather(1, maxima[:, :, None].expand(-1, -1, width)).flatten(1)
     numbers = (maxima[:, :, None] * width + ids[:width]).flatten(1)

@@ -6,6 +6,7 @@ of them in wide parts; numbers become floats in registers, and the scale is mult
 """
 
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any
@@ -18,7 +19,7 @@ LINES, PART = 8, 1024
 """Rows of the weights that a program takes, and how many numbers of each at a time."""
 
 tl: Any = None  # Triton's language, once it is imported: what is compiled finds it here
-constexpr = "constexpr"  # what Triton knows its own by, read as an annotation
+constexpr: Any = "constexpr"  # what Triton knows its own by, read as an annotation
 
 
 def available() -> bool:
@@ -41,10 +42,8 @@ def int8_times(
 @cache
 def _compiled() -> Any:
     """The kernel, compiled for each type and size when first asked for."""
-    import triton
-    import triton.language
-
-    globals()["tl"] = triton.language
+    triton = import_module("triton")
+    globals()["tl"] = import_module("triton.language")
     return triton.jit(unwrap(_int8_times))
 
 

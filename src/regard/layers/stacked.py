@@ -35,7 +35,7 @@ class StackedMaps:
 
     def times(self, inputs: Float[Tensor, "*axes width"]) -> tuple[Tensor, ...]:
         """What each of them gives."""
-        return F.linear(inputs, self.weight, self.bias).split(self.sizes, dim=-1)
+        return torch.split(F.linear(inputs, self.weight, self.bias), list(self.sizes), dim=-1)
 
 
 def _plain(one: Linear) -> bool:
@@ -54,6 +54,6 @@ def _common(parts: list[Tensor]) -> Tensor:
         return first.detach().as_strided((rows, *rest), first.stride())
     with torch.inference_mode(False), torch.no_grad():  # who trains them later needs plain tensors
         whole = torch.cat([one.detach() for one in parts])
-        for one, part in zip(parts, whole.split([len(one) for one in parts]), strict=True):
+        for one, part in zip(parts, torch.split(whole, [len(one) for one in parts]), strict=True):
             one.data = part
     return whole

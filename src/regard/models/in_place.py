@@ -164,16 +164,23 @@ class InPlaceDecoder:
         return InPlaceState(own, lengths, 0, memory, torch.ones_like(lengths))
 
     def admit(self, inputs: Inputs, state: InPlaceState, rows: RowIds) -> None:
-        """Let these rows begin with these sources and prompts, all but the last token of which is read."""
+        """Let these rows begin with these sources and prompts, all but the last token of which is read.
+
+        Rows that begin alike, as several answers to one text do, are read once.
+        """
         prompts = [row[:-1] for row in inputs.tokens.rows()]
-        read, lengths = self._read(Inputs(Padded.of(prompts).to(rows.device), inputs.source))
-        for held, new in zip(state.layers, read.own, strict=False):
+        begun = list(zip(prompts, prompts if inputs.source is None else inputs.source.rows(), strict=True))
+        first = [begun.index(one) for one in begun]
+        alone = sorted(set(first))
+        source = inputs.source
+        if len(alone) < len(begun) and source is not None:
+            source = source.select(alone)
+        read, lengths = self._read(Inputs(Padded.of([prompts[row] for row in alone]).to(rows.device), source))
+        which = torch.tensor([alone.index(row) for row in first], device=rows.device)
+        for held, new in (*zip(state.layers, read.own, strict=False), *zip(state.memory, read.memory, strict=True)):
             if isinstance(new, KeyValues):
-                held.put(rows, new)
-        for held, new in zip(state.memory, read.memory, strict=True):
-            if isinstance(new, KeyValues):
-                held.put(rows, new)
-        state.lengths.index_copy_(0, rows, lengths)
+                held.put(rows, new if len(alone) == len(begun) else KeyValues(new.keys[which], new.values[which]))
+        state.lengths.index_copy_(0, rows, lengths[which])
         if state.memory_lengths is not None and inputs.source is not None:
             state.memory_lengths.index_copy_(0, rows, inputs.source.lengths.to(rows.device))
         state.most = max(state.most, *map(len, prompts))
