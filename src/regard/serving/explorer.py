@@ -16,8 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
 
 from regard.api import Model
 from regard.api.exploring.examples import model_record
@@ -66,6 +68,14 @@ def explorer(
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         return JSONResponse({"error": f"{place}: {first['msg']}", "remedy": "this page is of another version"}, 422)
+
+    @app.exception_handler(RequestValidationError)
+    def unread(request: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"error": "the request is no JSON object", "remedy": "open the page anew"}, 422)
+
+    @app.exception_handler(HTTPException)
+    def misplaced(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail), "remedy": "open the page anew"}, error.status_code)
 
     @app.get("/api/models")
     def list_models() -> list[dict[str, Any]]:
