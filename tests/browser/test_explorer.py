@@ -100,8 +100,8 @@ def test_the_scatter_and_the_table_have_every_measured_head(explorer, address, e
 
 
 def test_what_heads_find_of_a_grammar_stands_beside_a_fixed_offset(explorer, address, explored):
-    model = there(explored, "minilm")
-    explorer.open(address, model="minilm", text=TEXT, how="grammar")
+    model = explored["gpt"]
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, how="grammar")
     found = model.heads().grammar
     rows = [row.split("\t") for row in explorer.tab.locator("tbody tr").all_inner_texts()]
     for known, row in zip(found.baselines, rows, strict=True):
@@ -112,7 +112,7 @@ def test_what_heads_find_of_a_grammar_stands_beside_a_fixed_offset(explorer, add
         assert shares == pytest.approx([known.share, best.share], abs=6e-3)
     explorer.tab.check("input[value=scatter]", force=True)
     explorer.settle()
-    explorer.tab.locator("label:has-text('Across') select").select_option(label=found.baselines[1].relation)
+    explorer.tab.locator(".view .controls select").first.select_option(label=found.baselines[1].relation)
     explorer.settle()
     titles = explorer.tab.locator(".scatter .point title").all_text_contents()
     shares = [one.share for one in found.shares if one.relation == found.baselines[1].relation]

@@ -329,8 +329,12 @@ def test_each_layer_says_what_it_would_decide_and_attention_is_shown_in_three_wa
     explorer.open(address, model="gpt", text=TEXT, tokens=0, view="flow", layer="decoder.1.self")
     flow = model.attention_flow(TEXT, "decoder.1.self")
     for at, table in enumerate((flow.raw, flow.rollout, flow.gradient)):
-        shown = explorer.tab.locator(".grid").nth(at).locator("tbody tr").last.locator("td").all_inner_texts()
-        assert [numbers(one)[0] for one in shown] == pytest.approx(table[-1].tolist(), abs=6e-3)
+        grid = explorer.tab.locator(".grid").nth(at)
+        power = grid.locator("caption sup").all_text_contents()
+        unit = 10.0 ** int(power[0].replace("−", "-")) if power else 1.0
+        shown = grid.locator("tbody tr").last.locator("td").all_inner_texts()
+        found = [unit * numbers(one)[0] for one in shown]
+        assert found == pytest.approx(table[-1].tolist(), abs=6e-3 * unit)
     assert explorer.violations() == []
 
 

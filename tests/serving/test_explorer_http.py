@@ -133,9 +133,7 @@ def test_a_request_that_is_no_object_gets_a_sentence(client, path, body):
     assert set(found.json()) == {"error", "remedy"}
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, -1, 10**30, 1.5, "x", [], {}, [[]], {"a": {"b": []}}, [-1], [10**30], "\x00"]
-)
+@pytest.mark.parametrize("value", [None, -1, 10**30, 1.5, "\x00", [[]], {"a": {"b": []}}], ids=ascii)
 def test_whatever_a_field_holds_the_answer_is_a_sentence_or_an_answer(client, value):
     """Every field of every question that may be asked of a text."""
     found = asked(client, model="gpt", text=TEXT, new_tokens=2).json()
