@@ -34,9 +34,11 @@ check: .venv/.developer
 	$(BIN)/ruff check src tests docs
 	$(BIN)/mypy
 
-# Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so.
+# Debian's Chromium, for the tests of pages, and a font with Chinese letters for pictures; what cannot be had is skipped
+# by the tests, which say so.
 browser:
-	command -v chromium > /dev/null || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium) > /dev/null 2>&1 || true
+	command -v chromium > /dev/null && ls /usr/share/fonts/truetype/wqy > /dev/null 2>&1 || (apt-get update -q \
+		&& apt-get install -q -y --no-install-recommends chromium fonts-wqy-microhei) > /dev/null 2>&1 || true
 
 # torch.compile does not run under the shape hook, so compiled paths have a process of their own.
 define suite
