@@ -71,16 +71,16 @@ def test_effects_lens_and_flow_are_those_of_the_same_weights_in_float64(pair, an
     ]
     np.testing.assert_allclose(*np.split(np.array(likely), 2), atol=4 * CLOSE)
     heads = [one.head_effects(TEXT, **answer).heads for one in pair]
-    for mine, theirs in zip(*heads, strict=True):
-        assert mine.change == pytest.approx(theirs.change, abs=4 * CLOSE)
+    for mine, wider in zip(*heads, strict=True):
+        assert mine.change == pytest.approx(wider.change, abs=4 * CLOSE)
     cut = [one.what_if(TEXT, [f"{layer}:1", f"{layer}:0:2:1"], **answer) for one in pair]
     assert cut[0].change == pytest.approx(cut[1].change, abs=4 * CLOSE)
-    for mine, theirs in zip(cut[0].decisions, cut[1].decisions, strict=True):
-        assert (mine.before, mine.after) == pytest.approx((theirs.before, theirs.after), abs=4 * CLOSE)
+    for mine, wider in zip(cut[0].decisions, cut[1].decisions, strict=True):
+        assert (mine.before, mine.after) == pytest.approx((wider.before, wider.after), abs=4 * CLOSE)
     flows = [one.attention_flow(TEXT, layer, **answer) for one in pair]
     for name in ("raw", "rollout", "gradient"):
-        mine, theirs = (getattr(one, name) for one in flows)
-        np.testing.assert_allclose(mine, theirs, atol=CLOSE * max(1.0, float(np.abs(theirs).max())))
+        mine, wider = (getattr(one, name) for one in flows)
+        np.testing.assert_allclose(mine, wider, atol=CLOSE * max(1.0, float(np.abs(wider).max())))
 
 
 def test_a_score_in_bfloat16_is_split_into_parts_that_add_up(pair, answer):
