@@ -175,7 +175,7 @@ def test_where_it_looks_is_where_the_heads_look(explorer, address, explored):
 @pytest.mark.parametrize("name", ["tiny", "gru", "gpt", "minilm"])
 def test_keys_alone_reach_every_view_and_axe_finds_nothing(explorer, address, explored, name):
     there(explored, name)
-    explorer.open(address, model=name, text=TEXTS.get(name, TEXT), other="gru" if name != "gru" else "gpt")
+    explorer.open(address, model=name, text=TEXTS.get(name, TEXT), tokens=3, other="gru" if name != "gru" else "gpt")
     tab = explorer.tab
     for at, view in enumerate(VIEWS):
         tab.set_viewport_size({"width": 1280, "height": 900})
