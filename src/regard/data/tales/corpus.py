@@ -37,7 +37,7 @@ from regard.data.corpus import (
 from regard.data.questions import Question
 from regard.data.splits import TextDocument
 from regard.data.tales.telling import Tale, tell
-from regard.data.tales.world import Wish, draw_wish, happen
+from regard.data.tales.world import Known, Wish, happen
 from regard.errors import ConfigError, choose
 from regard.text.chat_template import Message
 
@@ -55,6 +55,8 @@ class Tales(Corpus):
 
     length: int = 96
     """Words and marks of a tale, about."""
+    shortest: int = 0
+    """The least of them: each tale then has a length of its own from there to `length`, the long ones harder; 0: as `length`."""
     asked: tuple[str, ...] = ASKED
     """What pairs of texts are about."""
     held_out: int = 1000
@@ -63,6 +65,11 @@ class Tales(Corpus):
     def __post_init__(self) -> None:
         if not SHORTEST <= self.length <= LONGEST:
             raise ConfigError(f"length is {self.length}, which is no tale", f"use {SHORTEST} to {LONGEST}")
+        if self.shortest and not SHORTEST <= self.shortest <= self.length:
+            raise ConfigError(
+                f"shortest is {self.shortest}, and tales have {SHORTEST} to {self.length} words",
+                f"use {SHORTEST} to {self.length}, or 0 for tales of one length",
+            )
         if self.held_out < 1:
             raise ConfigError(f"held_out is {self.held_out}, which leaves valid and test empty", "use 1 or more")
         for one in self.asked:
@@ -78,11 +85,14 @@ class Tales(Corpus):
     def tale(self, split: Split, index: int) -> Tale:
         """The tale at this place."""
         require_index(split, index, self.size(split))
-        random = generator("tales", self.seed, split, index)
-        wish = draw_wish(random)
+        random, most = generator("tales", self.seed, split, index), round(self.length / EVENT)
+        known = Known.of(most)
+        least = round((self.shortest or self.length) / EVENT)
+        wish = known.wish(random)
         while split_of(self.seed, wish) != split:
-            wish = draw_wish(random)
-        return tell(random, happen(random, wish, round(self.length / EVENT)))
+            wish = known.wish(random)
+        events = least + draw(random, most - least + 1)
+        return tell(random, happen(random, known, wish, events))
 
     def question(self, split: Split, index: int) -> Question:
         """One of the tale's questions."""
