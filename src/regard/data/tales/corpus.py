@@ -56,9 +56,12 @@ class Tales(Corpus):
     length: int = 96
     """Words and marks of a tale, about."""
     shortest: int = 0
-    """The least of them: each tale then has a length of its own from there to `length`, the long ones harder; 0: as `length`."""
+    """The least of them: each tale then has a length of its own from there to `length`, on a logarithmic scale, so that
+    short ones, which are easier, teach the long; 0: all as `length`."""
     asked: tuple[str, ...] = ASKED
     """What pairs of texts are about."""
+    examples: int = 0
+    """Tales to train on, to see what little data teaches; 0: there is no end to them."""
     held_out: int = 1000
     seed: int = 0
 
@@ -72,6 +75,8 @@ class Tales(Corpus):
             )
         if self.held_out < 1:
             raise ConfigError(f"held_out is {self.held_out}, which leaves valid and test empty", "use 1 or more")
+        if self.examples < 0:
+            raise ConfigError(f"examples is {self.examples}", "use 1 or more, or 0 for tales without end")
         for one in self.asked:
             if one not in ASKED:
                 raise ConfigError(f"asked has {one!r}, which a tale does not answer", choose(one, ASKED))
@@ -79,8 +84,8 @@ class Tales(Corpus):
             raise ConfigError(f"asked is {list(self.asked)}", f"name one or more of {', '.join(ASKED)}, once each")
 
     def size(self, split: Split) -> int | None:
-        """`held_out` for valid and test, None for train."""
-        return None if split == "train" else self.held_out
+        """`held_out` for valid and test; for train `examples`, or None where there is no end."""
+        return (self.examples or None) if split == "train" else self.held_out
 
     def tale(self, split: Split, index: int) -> Tale:
         """The tale at this place."""
@@ -91,7 +96,7 @@ class Tales(Corpus):
         wish = known.wish(random)
         while split_of(self.seed, wish) != split:
             wish = known.wish(random)
-        events = least + draw(random, most - least + 1)
+        events = round(least * (most / least) ** random.random()) if least < most else most
         return tell(random, happen(random, known, wish, events))
 
     def question(self, split: Split, index: int) -> Question:
@@ -197,10 +202,10 @@ class TaleChats:
         return self.tales.size(split)
 
     def example(self, split: Split, index: int) -> Conversation:
-        """The tale with the first question, and what follows."""
+        """The first question with the tale, and what follows: a decoder reads a tale better that knows what is asked."""
         tale = self.tales.tale(split, index)
         first, second = tale.dialogues[draw(generator("dialogues", self.tales.seed, split, index), len(tale.dialogues))]
-        said = (f"{tale.text} {first.question}", first.answer, second.question, second.answer)
+        said = (f"{first.question} {tale.text}", first.answer, second.question, second.answer)
         roles = ("user", "assistant") * 2
         return Conversation(tuple(Message(role, text) for role, text in zip(roles, said, strict=True)))
 
