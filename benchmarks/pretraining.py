@@ -14,6 +14,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import regard
+from regard.tasks.own_data import own_examples
 
 TALES = {"corpus": "tales", "options": {"shortest": 40}}
 TOKENS = {"kind": "wordpiece", "size": 1000, "sample": 2000}
@@ -73,7 +74,8 @@ def figure(family: str, folder: Path, seed: int, few: int, held_out: int) -> tup
     ):
         plan = recipe(task, model, training | {"seed": seed}, 192, examples=few, held_out=held_out)
         trained = regard.train(plan, folder / f"{family}-{seed}-{name}", progress=True)
-        found.append(trained.evaluate(examples=held_out)[metric])
+        examples, _ = own_examples(trained.task, trained.recipe, held_out)
+        found.append(trained.evaluate(examples)[metric])
     return found[0], found[1]
 
 

@@ -190,9 +190,7 @@ def test_few_examples_are_the_first_of_those_without_end():
 
 
 def test_the_longer_the_tales_the_more_is_known():
-    short, long = (
-        {wish(Tales(length=length).tale("train", index)) for index in range(150)} for length in (40, 600)
-    )
+    short, long = ({wish(Tales(length=length).tale("train", index)) for index in range(150)} for length in (40, 600))
     for part in range(3):
         assert len({one[part] for one in long}) > 1.5 * len({one[part] for one in short})
 
@@ -229,9 +227,20 @@ def test_a_conversation_is_a_dialogue_about_its_tale():
         tale = one.tale("test", index)
         asked, answer, then, last = found.example("test", index).messages
         assert [message.role for message in (asked, answer, then, last)] == ["user", "assistant"] * 2
-        assert asked.content.endswith(f" {tale.text}")
-        turns = ((asked.content.removesuffix(f" {tale.text}"), answer.content), (then.content, last.content))
+        assert asked.content.startswith(f"{tale.text} ")
+        turns = ((asked.content.removeprefix(f"{tale.text} "), answer.content), (then.content, last.content))
         assert turns in tale.dialogues
+
+
+def test_a_conversation_of_several_dialogues_begins_with_the_one_and_repeats_none():
+    one, several = Tales(), Tales(dialogues=3)
+    alone, longer = (tales.of_kind("conversations") for tales in (one, several))
+    for index in range(20):
+        said = longer.example("test", index).messages
+        assert said[:4] == alone.example("test", index).messages
+        pairs = [(said[at].content, said[at + 1].content) for at in range(0, len(said), 4)]
+        assert len({question.removeprefix(f"{one.tale('test', index).text} ") for question, _ in pairs}) == len(pairs)
+        assert len(pairs) == min(3, len(one.tale("test", index).dialogues))
 
 
 def test_pairs_say_by_a_prefix_what_is_asked():
@@ -251,6 +260,7 @@ def test_pairs_say_by_a_prefix_what_is_asked():
         ({"shortest": 39}, "shortest is 39, and tales have 40 to 96 words"),
         ({"shortest": 97}, "use 40 to 96, or 0"),
         ({"examples": -1}, "examples is -1"),
+        ({"dialogues": 0}, "dialogues is 0, which asks nothing"),
         ({"held_out": 0}, "held_out is 0"),
         ({"asked": []}, "name one or more of question, summary, mood"),
         ({"asked": ["mood", "mood"]}, "once each"),

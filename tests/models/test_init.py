@@ -81,7 +81,9 @@ def test_shared_keys_are_like_the_first_queries_that_read_them() -> None:
     like = torch.corrcoef(torch.cat([queries, keys]))[:6, 6:]
     assert like[0, 0].item() == pytest.approx(0.7, abs=0.05)
     assert like[3, 1].item() == pytest.approx(0.7, abs=0.05)
-    others = [like[row, column].item() for row in range(6) for column in range(2) if (row, column) not in ((0, 0), (3, 1))]
+    others = [
+        like[row, column].item() for row in range(6) for column in range(2) if (row, column) not in ((0, 0), (3, 1))
+    ]
     assert max(map(abs, others)) < 0.1
 
 

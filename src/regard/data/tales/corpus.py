@@ -62,6 +62,8 @@ class Tales(Corpus):
     """What pairs of texts are about."""
     examples: int = 0
     """Tales to train on, to see what little data teaches; 0: there is no end to them."""
+    dialogues: int = 1
+    """Pairs of questions in a conversation about a tale, where there are as many: a tale that is read once teaches more."""
     held_out: int = 1000
     seed: int = 0
 
@@ -75,6 +77,8 @@ class Tales(Corpus):
             )
         if self.held_out < 1:
             raise ConfigError(f"held_out is {self.held_out}, which leaves valid and test empty", "use 1 or more")
+        if self.dialogues < 1:
+            raise ConfigError(f"dialogues is {self.dialogues}, which asks nothing", "use 1 or more")
         if self.examples < 0:
             raise ConfigError(f"examples is {self.examples}", "use 1 or more, or 0 for tales without end")
         for one in self.asked:
@@ -193,7 +197,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class TaleChats:
-    """A tale and two questions about it, of which the second needs the first."""
+    """A tale and pairs of questions about it, of which the second needs the first."""
 
     tales: Tales
 
@@ -202,11 +206,13 @@ class TaleChats:
         return self.tales.size(split)
 
     def example(self, split: Split, index: int) -> Conversation:
-        """The first question with the tale, and what follows: a decoder reads a tale better that knows what is asked."""
+        """The tale with the first question, and what follows."""
         tale = self.tales.tale(split, index)
-        first, second = tale.dialogues[draw(generator("dialogues", self.tales.seed, split, index), len(tale.dialogues))]
-        said = (f"{first.question} {tale.text}", first.answer, second.question, second.answer)
-        roles = ("user", "assistant") * 2
+        left, random = list(tale.dialogues), generator("dialogues", self.tales.seed, split, index)
+        chosen = [left.pop(draw(random, len(left))) for _ in range(min(self.tales.dialogues, len(left)))]
+        said = [text for pair in chosen for turn in pair for text in (turn.question, turn.answer)]
+        roles = ("user", "assistant") * (len(said) // 2)
+        said[0] = f"{tale.text} {said[0]}"
         return Conversation(tuple(Message(role, text) for role, text in zip(roles, said, strict=True)))
 
 
