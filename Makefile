@@ -34,9 +34,11 @@ check: .venv/.developer
 	$(BIN)/ruff check src tests docs
 	$(BIN)/mypy
 
-# Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so.
+# Debian's Chromium, for the tests of pages, and a font with Chinese letters for pictures; what cannot be had is skipped
+# by the tests, which say so.
 browser:
-	command -v chromium > /dev/null || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium) > /dev/null 2>&1 || true
+	command -v chromium > /dev/null && ls /usr/share/fonts/truetype/wqy > /dev/null 2>&1 || (apt-get update -q \
+		&& apt-get install -q -y --no-install-recommends chromium fonts-wqy-microhei) > /dev/null 2>&1 || true
 
 # torch.compile does not run under the shape hook, so compiled paths have a process of their own.
 define suite
@@ -47,11 +49,12 @@ endef
 test: check browser
 	$(call suite,)
 
-# The same as other machines compute it: without AVX-512 and bfloat16 instructions, then on two threads; and what is
+# The same as other machines compute it: without AVX-512 and bfloat16 instructions, then on two threads, which wait without
+# spinning since there are more of them than cores; and what is
 # compared with other libraries without any vector instructions of PyTorch's own.
 test-portable: .venv/.developer browser
 	$(call suite,MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2)
-	$(call suite,REGARD_THREADS=2)
+	$(call suite,REGARD_THREADS=2 OMP_WAIT_POLICY=passive)
 	ATEN_CPU_CAPABILITY=default $(BIN)/pytest -rs -n $(WORKERS) -m "not slow and not gpu" tests/parity tests/interop
 
 test-slow: .venv/.developer

@@ -37,12 +37,13 @@ def reports(steps: int, validations: dict[int, tuple[float, float, int]]) -> lis
 
 
 @pytest.mark.parametrize("steps", [1, 7, 20, 1000, 9973])
-def test_outside_a_terminal_there_are_few_lines_however_long_the_run(steps):
+def test_outside_a_terminal_there_are_few_lines_however_long_the_run(steps, monkeypatch):
+    monkeypatch.setattr(progress, "monotonic", lambda: 0.0)
     printed = shown(reports(steps, {})).splitlines()
     assert printed[:2] == ["a sentence with [brackets]", "runs/x keeps everything; Ctrl-C saves and stops"]
     lines = printed[2:]
     assert len(lines) <= progress.PARTS + 1
-    assert lines[0].startswith(f"step      1 of {steps}  loss 3.250  1,23"), "the first step's own seconds"
+    assert lines[0].startswith(f"step      1 of {steps}  loss 3.250  1,234 tokens/s"), "the first step's own seconds"
     assert lines[-1].split()[:4] == ["step", str(steps), "of", str(steps)]
     assert lines[-1].endswith("0:00:00 left")
     assert steps == 1 or "left" not in lines[0], "nothing is known yet of how long a step takes"

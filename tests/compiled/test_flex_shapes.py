@@ -30,7 +30,9 @@ def test_texts_of_ever_new_lengths_do_not_compile_anew(mask, monkeypatch):
         compilations.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(flex, "compiled", lambda: torch.compile(flex_attention, backend=counting, **flex.OPTIONS))
+    monkeypatch.setattr(
+        flex, "compiled", lambda device: torch.compile(flex_attention, backend=counting, **flex.OPTIONS)
+    )
     for batch, tokens in SHAPES:
         query, key, value = (torch.randn(batch, 2, tokens, 16) for _ in range(3))
         here = mask(batch, tokens)

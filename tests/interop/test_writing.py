@@ -301,4 +301,6 @@ def test_how_a_text_becomes_one_vector_is_written_and_read(pooling, normalize, t
     write_folder(tmp_path / "again", model)
     again = regard.load(tmp_path / "again")
     assert (again.task.options.pooling, again.task.options.normalize) == (pooling, normalize)
-    assert again.run(TEXTS) == model.run(TEXTS)
+    assert_close(
+        torch.tensor(again.run(TEXTS)), torch.tensor(model.run(TEXTS))
+    )  # weights lie elsewhere in another file

@@ -24,6 +24,10 @@ def drawing(*tokens: str):
     return lambda: draw_alignment(map)
 
 
+def draws_chinese(path: str) -> bool:
+    return all(font_manager.get_font(path).get_char_index(ord(one)) for one in CHINESE)
+
+
 @pytest.fixture
 def _no_other_font(monkeypatch):
     monkeypatch.setattr(fonts, "_candidates", lambda: iter(()))
@@ -62,13 +66,11 @@ def test_an_svg_keeps_its_text(tmp_path):
     assert set(CHINESE) <= set("".join(ET.parse(tmp_path / "a.svg").getroot().itertext()))
 
 
-@pytest.mark.skipif(
-    not any("CJK" in path for path in font_manager.findSystemFonts()), reason="no font for Chinese is installed"
-)
+@pytest.mark.skipif(fonts_for(CHINESE)[1] != frozenset(), reason="no font for Chinese is installed")
 @pytest.mark.parametrize("ending", [".png", ".pdf"])
 def test_chinese_is_drawn_by_a_font_of_the_system_even_one_that_is_new(tmp_path, ending, monkeypatch):
     """The list that matplotlib keeps may be older than the font."""
-    entries = [entry for entry in font_manager.fontManager.ttflist if "CJK" not in entry.name]
+    entries = [entry for entry in font_manager.fontManager.ttflist if not draws_chinese(entry.fname)]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", entries)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

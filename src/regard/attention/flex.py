@@ -24,6 +24,8 @@ MOST_COMPILED = 256
 """Masks and shapes a process may use: each is compiled, and PyTorch would go on uncompiled, n×n, after its eighth."""
 OPTIONS: dict[str, Any] = {"dynamic": None}
 """For the first shape as it is, from the second on for any: of ragged texts nearly every batch has one of its own."""
+ON_A_CPU: dict[str, Any] = {"dynamic": False}
+"""For every shape as it is: PyTorch 2.13 writes C++ that does not compile for some that may be any."""
 SMALLEST = 1024 * 1024
 """Scores below which a dense mask costs less than a compiled kernel."""
 
@@ -76,7 +78,7 @@ class Flex(Kernel):
         elif mask is not None:
             block_mask = kept(mask, ("flex", shape, query.device), lambda: lower(mask, shape, query.device))
         with torch._dynamo.config.patch(recompile_limit=MOST_COMPILED):
-            out: Tensor = compiled()(
+            out: Tensor = compiled(query.device.type)(
                 query.contiguous(),
                 key.contiguous(),
                 call.value.contiguous(),
@@ -89,9 +91,9 @@ class Flex(Kernel):
 
 
 @cache
-def compiled() -> Callable[..., Any]:
+def compiled(device: str) -> Callable[..., Any]:
     """FlexAttention, compiled when first used."""
-    return torch.compile(flex_attention, **OPTIONS)
+    return torch.compile(flex_attention, **(ON_A_CPU if device == "cpu" else OPTIONS))
 
 
 def lower(mask: Mask, shape: Shape, device: torch.device, positions: Positions | None = None) -> BlockMask:
