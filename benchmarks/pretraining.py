@@ -2,10 +2,10 @@
 
     python benchmarks/pretraining.py FOLDER [--seeds 3] [--examples 100]
 
-An encoder learns hidden words of 20,000 tales (Devlin et al. 2018), then the mood of 100 tales; an encoder–decoder learns
-to write what is missing in spans (Raffel et al. 2020), then the summaries of 100. The twins have the same shape, the same
-100 examples and twice the steps, and no first part; of each the best by validation loss is taken. What is measured is
-held out: no test tale has the hero, thing and place of one that was trained on.
+An encoder learns hidden words of 20,000 tales (Devlin et al. 2018), then the mood of 100 tales; an encoder–decoder
+learns to write what is missing in spans (Raffel et al. 2020), then the summaries of 100. The twins have the same shape,
+the same 100 examples and twice the steps, and no first part; of each the best by validation loss is taken. What is
+measured is held out: no test tale has the hero, thing and place of one that was trained on.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 `mimetic` is Glorot's draw in which a token looks first at what is like it, itself and the same word elsewhere, as heads
 of trained models do (Trockman & Kolter 2023, §3: the product of queries' and keys' weights near the identity). A model
-then need not find out for every word that it is the same in a question and in a passage. The paper also draws values and
-output together, which is left out here, and reaches the product by a singular value decomposition.
+then need not find out for every word that it is the same in a question and in a passage. The paper also draws values
+and output together, which is left out here, and reaches the product by a singular value decomposition.
 """
 
 import torch
@@ -53,7 +53,8 @@ def liken(attention: Projections) -> None:
     Shared keys are likened to the first of the queries that read them.
     """
     query, key = attention.query.weight, attention.key.weight
-    per_key = query.unflatten(0, (attention.key_value_heads, -1, attention.head_width))[:, 0].flatten(0, 1)
+    groups = query.view(attention.key_value_heads, -1, attention.head_width, query.shape[1])
+    per_key = groups[:, 0].reshape(key.shape)
     with torch.no_grad():
         like = per_key * (key.std() / per_key.std())  # shared keys are drawn wider
         key.mul_((1 - LIKENESS**2) ** 0.5).add_(like, alpha=LIKENESS)

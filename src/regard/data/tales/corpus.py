@@ -63,7 +63,7 @@ class Tales(Corpus):
     examples: int = 0
     """Tales to train on, to see what little data teaches; 0: there is no end to them."""
     dialogues: int = 1
-    """Pairs of questions in a conversation about a tale, where there are as many: a tale that is read once teaches more."""
+    """Pairs of questions in a conversation about a tale, where there are as many: what is read once teaches more."""
     held_out: int = 1000
     seed: int = 0
 
