@@ -40,11 +40,16 @@ class TransformerShape(BlockConfig, NetworkShape):
         0, ge=0, le=MOST, description="kinds of segments an encoder tells apart, such as question and passage"
     )
     embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer of each stack")
-    init: Literal["glorot", "normal"] = Field(
-        "glorot", description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2"
+    init: Literal["glorot", "normal", "mimetic"] = Field(
+        "glorot",
+        description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2; "
+        "mimetic: heads begin by looking at what is like a token",
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
+    pooling: Literal["first", "mean"] = Field(
+        "first", description="the vector of a whole text: its first token's, or the mean of all its tokens'"
+    )
     pooler: PoolerKind = Field("tanh", description="what the pooled vector goes through last")
     ngram_buckets: int = Field(
         0,
@@ -116,6 +121,8 @@ class TransformerShape(BlockConfig, NetworkShape):
             found["pooled"] = "head 'labels' pools in any case: leave it out"
         elif not self.pooled:
             found["pooler"] = "only a pooled vector goes through it: leave it out"
+        if self.head != "labels":
+            found["pooling"] = "only head 'labels' reads one vector of a text: leave it out"
         fields = type(self).model_fields
         return {key: why for key, why in found.items() if getattr(self, key) != fields[key].default}
 
