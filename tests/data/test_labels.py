@@ -1,10 +1,16 @@
 """Texts with labels: three formats that say the same, and batches that hold what they should."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.data.corpus import Pair
 from regard.data.labels import Labelling, labels_of, read_labelled
+from regard.data.stream import FewShapes
 from regard.errors import ConfigError, FileError, InputError
+from regard.text.tokenizer import Tokenizer
 from regard.text.wordpiece import WordPieceTokenizer
 
 PAIRS = [Pair("a fine film", "good"), Pair("not  so\u2003fine", "bad"), Pair("fine", "good")]
@@ -79,3 +85,32 @@ def test_a_window_with_no_room_for_a_text_is_refused():
         ConfigError, match="a window of 2 tokens has no room for a text between its 2 special tokens; raise"
     ):
         Labelling(TOKENIZER, labels=("bad", "good"), window=2).encode(PAIRS)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30),
+    round_to=st.integers(2, 11),
+    window=st.integers(3, 30),
+    rows=st.integers(1, 4),
+)
+def test_rounded_texts_come_in_one_shape_for_each_width_with_every_example_once(lengths, round_to, window, rows):
+    tokenizer = Tokenizer.train(["a"], 260)
+    how = Labelling(tokenizer, labels=("bad", "good"), window=window, round_to=round_to)
+    examples = how.encode([Pair("a" * length, ("bad", "good")[length % 2]) for length in lengths])
+    widths = {min(-(-min(length + 2, window) // round_to) * round_to, window) for length in lengths}
+    room = max(widths) * rows
+    cut = FewShapes().cut(examples, how, room)
+    batches = [FewShapes().batch(one, how) for one in cut]
+    shapes = [tuple(batch.inputs.tokens.ids.shape) for batch in batches]
+    assert {columns for _, columns in shapes} <= widths
+    assert all(count == room // columns for count, columns in shapes[:-1])
+    assert shapes[-1][0] <= room // shapes[-1][1]
+    found = Counter(
+        (tuple(row), *target)
+        for one in batches
+        for row, target in zip(one.inputs.tokens.rows(), one.targets.tolist(), strict=True)
+    )
+    assert found == Counter((tuple(one.source), *one.target) for one in examples)
+    alone = how.prompt(["a" * lengths[0]])
+    assert alone.tokens.ids.shape[1] in widths
+    assert alone.tokens.rows() == [examples[0].source]

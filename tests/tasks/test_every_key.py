@@ -144,6 +144,7 @@ OTHERS: dict[str, list[Any]] = {
     "data.columns": [{"source": "2", "target": "1"}],
     "data.split": [0.6],
     "data.window": [7],
+    "data.round_to": [4],
     "data.seed": [11],
     "data.format": ["jsonl", "whole"],
     "model.name": ["nobody"],

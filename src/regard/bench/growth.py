@@ -41,7 +41,7 @@ HEADS: Mapping[str, int] = {"cpu": 4, "cuda": 16}
 HEAD_WIDTH = 64
 DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}
 WARM_UP = 64
-ROUNDS, ENOUGH = 7, 4.0
+ROUNDS, ENOUGH = 7, 2.0
 """Rounds of a case, and seconds of them after which there are no more."""
 LONGEST = 90.0
 """Seconds that one run may take, as far as can be told from half its length; longer ones are left out."""
@@ -102,13 +102,20 @@ def rows(
     mechanisms: Sequence[str] | None = None,
     known: Iterable[Row] = (),
     until: float | None = None,
+    together: bool = False,
 ) -> Iterator[Row]:
-    """A row for every mechanism, length and direction; at the end, where nothing is missing, how each of them grows."""
+    """A row for every mechanism, length and direction; at the end, where nothing is missing, how each of them grows.
+
+    `together`: the processes begin side by side, before anything is measured.
+    """
     kept = {(row["what"], row["contestant"], row["tokens"]): row for row in known if "tokens" in row}
     found: list[Row] = []
     with ExitStack() as stack:
-        processes = _Processes(stack)
-        for case in _cases(device, lengths, causal, mechanisms):
+        processes, cases = _Processes(stack), list(_cases(device, lengths, causal, mechanisms))
+        if together:
+            missing = {case.mechanism for case in cases if (case.what, case.mechanism, case.tokens) not in kept}
+            processes.begin(missing, device)
+        for case in cases:
             key = (case.what, case.mechanism, case.tokens)
             row = kept.get(key)
             if row is None:
@@ -182,16 +189,30 @@ class _Processes:
         self._stack = stack
         self._pools: dict[str, ProcessPoolExecutor] = {}
 
+    def begin(self, mechanisms: Iterable[str], device: str) -> None:
+        """All of them at once, and wait until they are there."""
+        for ready in [self._of(name).submit(_reach, device) for name in sorted(mechanisms)]:
+            ready.result()
+
+    def _of(self, mechanism: str) -> ProcessPoolExecutor:
+        if mechanism not in self._pools:
+            pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=keep_freed_memory)
+            self._pools[mechanism] = self._stack.enter_context(pool)
+        return self._pools[mechanism]
+
     def measure(self, case: Growing) -> Grown:
         """In the mechanism's process; one that was killed takes nobody along."""
-        if case.mechanism not in self._pools:
-            pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=keep_freed_memory)
-            self._pools[case.mechanism] = self._stack.enter_context(pool)
         try:
-            return self._pools[case.mechanism].submit(measure, case).result()
+            return self._of(case.mechanism).submit(measure, case).result()
         except BrokenProcessPool:
             del self._pools[case.mechanism]
             return Grown(failed="its process was killed: out of memory?")
+
+
+def _reach(device: str) -> None:
+    """The first number on the device, after all that a process loads."""
+    load_plugins()
+    torch.ones(1, device=device).item()
 
 
 def measure(case: Growing) -> Grown:

@@ -42,15 +42,16 @@ class Padded:
         fill: int = 0,
         side: Side = "right",
         segments: Sequence[Sequence[int]] | None = None,
+        least: int = 0,
     ) -> "Padded":
-        """The rectangle of these sequences; `segments` has a number for each of their tokens."""
+        """The rectangle of these sequences, `least` wide or more; `segments` has a number for each of their tokens."""
         if not sequences:
             raise InputError("a batch of no sequences", "give at least one")
         if segments is not None:
-            kinds = cls.of(segments, side=side).ids
-            return replace(cls.of(sequences, fill=fill, side=side), segments=kinds)
+            kinds = cls.of(segments, side=side, least=least).ids
+            return replace(cls.of(sequences, fill=fill, side=side, least=least), segments=kinds)
         lengths = [len(sequence) for sequence in sequences]
-        longest = max(lengths)
+        longest = max(*lengths, least)
         gaps = [[fill] * (longest - length) for length in lengths]
         before = side == "left"
         rows = [[*gap, *row] if before else [*row, *gap] for row, gap in zip(sequences, gaps, strict=True)]

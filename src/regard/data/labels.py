@@ -65,6 +65,8 @@ class Labelling(Objective):
 
     labels: tuple[str, ...] = ()
     window: int = 256
+    round_to: int = 1
+    """Texts are padded to a multiple of so many tokens, or to the window."""
 
     def encode(self, pairs: Sequence[Any]) -> list[Example]:
         """Texts as ids and labels as their places among the labels."""
@@ -84,17 +86,23 @@ class Labelling(Objective):
         return [self.tokenizer.apply_template(ids[:room])[0] for ids in super().sources(texts)]
 
     def cost(self, example: Example) -> int:
-        """The text with its special tokens."""
-        return len(example.source)
+        """The text with its special tokens, rounded up."""
+        return self._rounded(len(example.source))
 
     def batch(self, examples: Sequence[Example]) -> Batch:
         """Texts side by side; the one column of targets has their labels."""
-        source = Padded.of([example.source for example in examples], fill=self.tokenizer.pad_id)
+        source = self._padded([example.source for example in examples])
         return Batch(Inputs(source), Padded.of([example.target for example in examples]).ids)
 
     def prompt(self, sources: Sequence[str]) -> Inputs:
         """Texts side by side."""
-        return Inputs(Padded.of(self.sources(sources), fill=self.tokenizer.pad_id))
+        return Inputs(self._padded(self.sources(sources)))
+
+    def _padded(self, rows: list[list[int]]) -> Padded:
+        return Padded.of(rows, fill=self.tokenizer.pad_id, least=max(self._rounded(len(row)) for row in rows))
+
+    def _rounded(self, tokens: int) -> int:
+        return max(tokens, min(-(-tokens // self.round_to) * self.round_to, self.window))
 
     def _place(self, label: str, number: int) -> int:
         if label not in self.labels:

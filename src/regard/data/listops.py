@@ -69,10 +69,9 @@ class ListOps(Corpus):
         require_index(split, index, self.size(split))
         random = generator("listops", self.seed, split, index)
         while True:
-            words = _drawn(random, self.longest)
-            if words is not None and len(words) > self.shortest:
-                text = " ".join(words)
-                return Pair(text, str(evaluate(text)))
+            drawn = _drawn(random, self.longest)
+            if drawn is not None and len(drawn[0]) > self.shortest:
+                return Pair(" ".join(drawn[0]), str(drawn[1]))
 
     def check(self, source: str) -> None:
         """Refuse what is no expression."""
@@ -82,25 +81,35 @@ class ListOps(Corpus):
 register(ListOps)
 
 
-def _drawn(random: Random, longest: int) -> list[str] | None:
-    """The words of an expression, from left to right; None of one that has grown too long."""
+def _drawn(random: Random, longest: int) -> tuple[list[str], int] | None:
+    """The words of an expression, from left to right, and its value; None of one that has grown too long."""
     chance = random.random
     words: list[str] = []
+    operations: list[Callable[[list[int]], int]] = []
+    values: list[list[int]] = [[]]
     missing = [1]  # at every level, how many arguments are still to come
-    while missing:
+    while True:
         if len(words) >= longest:
             return None
         if not missing[-1]:
+            if not operations:
+                return words, values[0][0]
             missing.pop()
-            words += [END] if missing else []
+            words.append(END)
+            found = operations.pop()(values.pop())
+            values[-1].append(found)
             continue
         missing[-1] -= 1
         if len(missing) < DEEPEST and chance() < OPERATION:
-            words.append(_NAMES[int(chance() * len(_NAMES))])
+            name = _NAMES[int(chance() * len(_NAMES))]
+            words.append(name)
+            operations.append(OPERATORS[name])
+            values.append([])
             missing.append(2 + int(chance() * (MOST_ARGUMENTS - 1)))
         else:
-            words.append(_DIGITS[int(chance() * 10)])
-    return words
+            digit = int(chance() * 10)
+            words.append(_DIGITS[digit])
+            values[-1].append(digit)
 
 
 def evaluate(text: str) -> int:

@@ -72,7 +72,7 @@ class Recall(Corpus):
         random = generator("recall", self.seed, split, index)
         keys = different(random, len(KEYS), self.pairs)
         values = draws(random, len(VALUES), self.pairs)
-        text = [DIGITS[digit] for digit in draws(random, len(DIGITS), self.filler + self.pairs)]
+        text = digits(random, self.filler + self.pairs)
         places = different(random, len(text), self.pairs)
         for place, key, value in zip(places, keys, values, strict=True):
             text[place] = syllable(key, value)
@@ -87,6 +87,17 @@ register(Recall)
 def syllable(key: int, value: int) -> str:
     """The character made of this key and this value, by their numbers."""
     return chr(FIRST_SYLLABLE + (key * len(VALUES) + value) * FINALS)
+
+
+def digits(random: Random, count: int) -> list[str]:
+    """So many digits, all ten equally likely: bytes below 250 by their last one, the others left out."""
+    found = ""
+    while len(found) < count:
+        found += random.randbytes(2 * count).translate(_AS_DIGITS, _LEFT_OUT).decode("ascii")
+    return list(found[:count])
+
+
+_AS_DIGITS, _LEFT_OUT = bytes(ord(DIGITS[byte % 10]) for byte in range(256)), bytes(range(250, 256))
 
 
 def different(random: Random, count: int, times: int) -> list[int]:

@@ -79,6 +79,20 @@ class ByLength:
         return objective.batch([example for row in rows for example in row])
 
 
+class FewShapes(ByLength):
+    """From the longest down, as many rows as there is room for: of rounded lengths, every width has its one height."""
+
+    def cut(self, examples: Sequence[Example], objective: Objective, tokens: int) -> list[list[Row]]:
+        """The last rows of a width are filled up with shorter examples."""
+        ordered = sorted(examples, key=objective.cost, reverse=True)
+        batches, first = [], 0
+        while first < len(ordered):
+            together = tokens // require_room(ordered[first], objective, tokens)
+            batches.append([[example] for example in ordered[first : first + together]])
+            first += together
+        return batches
+
+
 @dataclass(frozen=True)
 class BatchStream:
     """Endless batches of a corpus's training split."""

@@ -47,6 +47,9 @@ class TransformerShape(BlockConfig, NetworkShape):
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")
+    pooling: Literal["first", "mean"] = Field(
+        "first", description="the vector of a whole text: its first token's, or the mean of all its tokens'"
+    )
     pooler: PoolerKind = Field("tanh", description="what the pooled vector goes through last")
     ngram_buckets: int = Field(
         0,
@@ -118,6 +121,8 @@ class TransformerShape(BlockConfig, NetworkShape):
             found["pooled"] = "head 'labels' pools in any case: leave it out"
         elif not self.pooled:
             found["pooler"] = "only a pooled vector goes through it: leave it out"
+        if self.head != "labels":
+            found["pooling"] = "only head 'labels' reads one vector of a text: leave it out"
         fields = type(self).model_fields
         return {key: why for key, why in found.items() if getattr(self, key) != fields[key].default}
 

@@ -2,7 +2,7 @@
 
 tokens   logits over the vocabulary
 masked   the same behind a small network of its own (Devlin et al. 2018: a linear layer, the activation, a norm)
-labels   logits over classes, from the first token's pooled vector; where asked, also from the text's n-grams
+labels   logits over classes, from the first token's pooled vector, or the mean of all; where asked, from n-grams too
 spans    two logits for every token: that an answer begins there, that it ends there
 none     the vectors themselves
 """

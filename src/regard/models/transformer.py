@@ -130,10 +130,14 @@ class Transformer(Network):
         return self.advance(tokens.ids, self.begin(inputs, kept=False), behind)[0]
 
     def pool(self, hidden: Hidden, tokens: Padded) -> Float[Tensor, "batch width"]:
-        """One vector for each text: its first token's, pooled where the model has a pooler."""
+        """One vector for each text: its first token's or the mean of all, through the pooler where there is one."""
         padding = _padding(tokens)
-        first = hidden[:, 0] if padding is None else hidden[torch.arange(len(hidden), device=hidden.device), padding]
-        return first if self.pooler is None else self.pooler(first)
+        if self.config.pooling == "mean":
+            real = tokens.real.to(hidden.device)[..., None]
+            one = (hidden * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+        else:
+            one = hidden[:, 0] if padding is None else hidden[torch.arange(len(hidden), device=hidden.device), padding]
+        return one if self.pooler is None else self.pooler(one)
 
     def encode(self, source: Padded) -> Hidden:
         """The encoder's view of the source."""

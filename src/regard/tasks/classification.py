@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.data.corpus import Corpus, Examples, Pair, Split, examples_of
 from regard.data.labels import LABELLED, Labelling, labels_of, read_labelled
 from regard.data.splits import hold_out_labelled
-from regard.data.stream import BatchStream, Position, by_length
+from regard.data.stream import BatchStream, ByLength, FewShapes, Position, by_length
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.labels import accuracy, macro_f1
@@ -53,7 +53,7 @@ class ClassificationTable(TaskTable):
 
     parts = LABELLED
     files = '`data=["reviews.csv"]` (columns text and label), or .tsv or .jsonl'
-    data_keys = frozenset({"window", "seed"})
+    data_keys = frozenset({"window", "seed", "round_to"})
 
 
 class Classification(Task[Examples]):
@@ -108,14 +108,15 @@ class Classification(Task[Examples]):
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe.data, module, tokenizer)
         require_positions(recipe, module.config, how.window)
-        batches = BatchStream(data, how, plan.batch_tokens, plan.seed)
+        batching = ByLength() if how.round_to == 1 else FewShapes()
+        batches = BatchStream(data, how, plan.batch_tokens, plan.seed, batching)
         next(batches.start(Position()))
         try:
             encoded = how.encode(held_out(data, "valid") if recipe.given.corpus else held_out(data, "valid", None))
         except InputError as error:
             held = recipe.given.valid or f"what is held out of {recipe.given.train}"
             raise InputError(f"{held}: {error.problem}", "train on examples of every label") from error
-        valid = [how.batch(rows) for rows in by_length(encoded, how, plan.batch_tokens)]
+        valid = [batching.batch(rows, how) for rows in batching.cut(encoded, how, plan.batch_tokens)]
         trainable = LabelPrediction(module, label_smoothing=plan.label_smoothing)
         return TrainingData(trainable, batches, valid, amount(batches, data), how.window)
 
@@ -189,4 +190,5 @@ def _by_label(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def _labelling(data: DataTable | None, module: Network, tokenizer: Tokenizer) -> Labelling:
-    return Labelling(tokenizer, labels=module.config.labels, window=window_of(module.config, data))
+    round_to = 1 if data is None or data.round_to is None else data.round_to
+    return Labelling(tokenizer, labels=module.config.labels, window=window_of(module.config, data), round_to=round_to)

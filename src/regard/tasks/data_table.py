@@ -44,6 +44,12 @@ class DataTable(Config):
     window: int | None = Field(
         None, ge=2, description="tokens read at once where texts are long or in a row; 256 if absent"
     )
+    round_to: int | None = Field(
+        None,
+        ge=2,
+        description="texts are padded to a multiple of so many tokens: few shapes of batches, for what is compiled; "
+        "to the longest of each batch if absent",
+    )
     batches: Literal["by_length", "packed"] = Field(
         "by_length", description="examples of like length side by side, or several in a row, for a decoder"
     )

@@ -8,13 +8,14 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.attention.core import attend
+from regard.attention.efficient.gated_deltanet import GatedDeltaNetShape
 from regard.attention.efficient.gated_linear import GatedLinearShape
 from regard.attention.efficient.linear import LinearShape
 from regard.attention.efficient.linformer import LinformerShape
 from regard.attention.efficient.nystrom import NystromShape
 from regard.attention.efficient.performer import PerformerShape
 from regard.attention.mask import Causal, Dense, Document, Padding
-from regard.attention.mechanism import LayerContext
+from regard.attention.mechanism import MECHANISMS, LayerContext
 from regard.attention.slot import Site, Slot
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, InputError
@@ -294,3 +295,30 @@ def test_options_without_a_meaning_are_refused():
         NystromShape(convolution=4)
     with pytest.raises(ConfigError, match="gate_rank = 8 has no effect with one gate a head"):
         GatedLinearShape(gates="head", gate_rank=8)
+
+
+EVERY = [
+    (name, causal)
+    for name, shape in MECHANISMS.items()
+    for causal, can in ((False, shape.abilities.bidirectional), (True, shape.abilities.causal))
+    if can
+]
+
+
+@pytest.mark.parametrize(("name", "causal"), EVERY)
+def test_of_no_tokens_every_mechanism_says_so_and_of_one_it_reads_that(name, causal, unchecked):
+    mechanism = MECHANISMS[name].model_validate({}).build(slot(causal))
+    with pytest.raises(InputError, match="at least one"):
+        mechanism(torch.randn(2, 0, WIDTH), None, context(causal))
+    alone = torch.randn(2, 1, WIDTH)
+    found, _ = mechanism(alone, None, context(causal))
+    assert found.isfinite().all()
+    assert not torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("shape", [GatedLinearShape(), GatedLinearShape(gates="head"), GatedDeltaNetShape()])
+def test_gates_of_a_model_in_float64_are_float64(shape):
+    """Rounded to float32, what a text reads would depend on the other texts of its batch by 1e-7."""
+    gates = shape.build(slot(True)).double().log_decay(torch.randn(2, 5, WIDTH, dtype=torch.float64))
+    assert gates.dtype == torch.float64
+    assert (gates != gates.float().double()).any()

@@ -6,10 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_reference import table, ten_lines
 
+from regard.attention import gathered
+from regard.attention.efficient import block_sparse
 from regard.attention.efficient.bigbird import BigBirdShape, draw_blocks
 from regard.attention.efficient.bounded import BoundedKeys
 from regard.attention.efficient.longformer_layer import LongformerShape
 from regard.attention.efficient.sinks import SinksShape
+from regard.attention.lowering import live_tiles
 from regard.attention.mask import Causal, Document, Padding
 from regard.attention.mechanism import LayerContext
 from regard.attention.slot import Site, Slot
@@ -291,3 +294,38 @@ def test_a_watched_longformer_shows_its_global_tokens_by_id():
     expected = table(lambda b, h, q, k: abs(q - k) <= 1 or 3 in (q, k), 1, 2, 7, 7)[0]
     assert ((maps > 0) == expected).all()
     assert_close(maps.sum(-1), torch.ones(2, 7))
+
+
+@pytest.mark.parametrize("shape", [LongformerShape(window=9), SinksShape(window=9), BigBirdShape(block=16)])
+def test_the_pattern_of_a_long_unpadded_text_is_made_for_the_first_pass_alone(shape, monkeypatch):
+    """Padded and short texts have their own; a first pass without gradients spoils no later one with them."""
+    monkeypatch.setattr(block_sparse, "SHORTEST", 32)
+    monkeypatch.setattr(block_sparse, "_kept", {})
+    causal = shape.name == "sinks"
+    layer, mask = built(shape, causal=causal), Causal() if causal else None
+    inputs = torch.randn(2, 67, WIDTH, dtype=torch.float64)
+    tiles = []
+    monkeypatch.setattr(gathered, "live_tiles", lambda *given: tiles.append(given[0]) or live_tiles(*given))
+
+    def read(mask, tokens=67):
+        tiles.clear()
+        given = inputs[:, :tokens].requires_grad_(not torch.is_inference_mode_enabled())
+        out, _ = layer(given, None, LayerContext(mask))
+        return out, tiles[0] if tiles else None
+
+    with torch.inference_mode():
+        first, _ = read(mask)
+    (second, made), (third, again) = read(mask), read(None if mask is None else Causal())
+    assert made is again is not None
+    third.sum().backward()
+    assert_close(second, first.clone(), 1e-12)
+    assert_close(third, second, 1e-12)
+    padding = Padding(torch.tensor([67, 40]))
+    padded, other = read(padding if mask is None else mask & padding)
+    assert other is not made
+    alone, _ = layer(inputs[1:, :40], None, LayerContext(mask))
+    assert_close(padded[1:, :40], alone, 1e-12)
+    for tokens in (20, 40):  # other lengths have patterns of their own
+        out, _ = read(mask, tokens)
+        block_sparse._kept.clear()
+        assert_close(out, read(mask, tokens)[0], 1e-12)

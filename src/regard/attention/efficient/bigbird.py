@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.attention.bias import Bias
 from regard.attention.cache import AttentionState
 from regard.attention.core import weights
-from regard.attention.efficient.block_sparse import AttendSparse, attend_sparse
+from regard.attention.efficient.block_sparse import AttendSparse, attend_sparse, once
 from regard.attention.mask import Padding
 from regard.attention.mask_algebra import Bounds, Grid, Mask, Shape, Table, Tiles
 from regard.attention.mechanism import Abilities, LayerContext, Mechanism, MechanismShape, register_mechanism
@@ -234,8 +234,13 @@ class BigBird(HeadAttention, Mechanism):
         return self.read(query, own, mask=self._mask(inputs, context), bias=context.bias), None
 
     def _mask(self, inputs: Hidden, context: LayerContext) -> Mask:
-        blocks = Blocks.of(self.pattern, inputs.shape[1], inputs.device, context.parts().padding)
-        return blocks if context.mask is None else blocks & context.mask
+        tokens, device = inputs.shape[1], inputs.device
+
+        def make() -> Mask:
+            blocks = Blocks.of(self.pattern, tokens, device, context.parts().padding)
+            return blocks if context.mask is None else blocks & context.mask
+
+        return once(context, self.pattern, make, tokens, device)
 
     def dense_map(
         self, inputs: Hidden, context: LayerContext, memory: Float[Tensor, "batch keys width"] | None = None

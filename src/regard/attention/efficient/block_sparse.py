@@ -4,7 +4,9 @@ Long texts go to a kernel that works on live tiles: FlexAttention on a GPU, gath
 FlexAttention cannot (dropout, heads of odd width). Below `SHORTEST` tokens `attend` chooses as it always does.
 """
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool
@@ -16,12 +18,17 @@ from regard.attention.core import attend
 from regard.attention.flex import Flex
 from regard.attention.gathered import SHORTEST, Gathered
 from regard.attention.kernels import Call, Kernel
-from regard.attention.mask import Mask
+from regard.attention.mask import Causal, Mask
 from regard.attention.mask_algebra import Bounds, Grid, Positions, Shape, Table, Tiles
+from regard.attention.mechanism import LayerContext
 from regard.attention.multihead import Attend
 from regard.attention.similarity import Similarity, resolve
 from regard.axes import Attended, Key, Query, Value
 from regard.errors import InputError
+
+Made = TypeVar("Made")
+KEPT = 64
+"""Patterns of unpadded texts that are kept from one pass to the next, with all that kernels make of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +110,23 @@ def keys_of(length: int, keys: Tensor) -> Bool[Tensor, "#batch keys"]:
     """A table of so many keys in which those listed for each sequence are True; −1 stands for none."""
     table = torch.zeros(len(keys), length + 1, dtype=torch.bool, device=keys.device)
     return table.scatter(1, torch.where(keys < 0, length, keys), True)[:, :length]
+
+
+def once(context: LayerContext, pattern: Hashable, make: Callable[[], Made], tokens: int, device: torch.device) -> Made:
+    """A pattern of this pass, made for the first layer that asks; of long texts without padding, for later passes too.
+
+    `pattern` says all that `make` goes by, but for the context's mask, the tokens and the device.
+    """
+    padded = context.behind is not None or not (context.mask is None or type(context.mask) is Causal)
+    if padded or tokens < SHORTEST or torch.compiler.is_compiling():
+        return context.once(pattern, make)
+    key = (pattern, context.mask is None, tokens, device, torch.is_inference_mode_enabled())
+    found = _kept.get(key)
+    if found is None:
+        if len(_kept) >= KEPT:
+            _kept.clear()
+        found = _kept[key] = make()
+    return found  # type: ignore[return-value]
+
+
+_kept: dict[Hashable, object] = {}

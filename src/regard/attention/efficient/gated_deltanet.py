@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.cache import AttentionState, KeyValues
-from regard.attention.efficient.chunked import CHUNK, LogDecay
+from regard.attention.efficient.chunked import CHUNK, LogDecay, widened
 from regard.attention.efficient.delta_rule import Rates, gated_delta_rule
 from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told, costs_of_sums
 from regard.attention.mechanism import Abilities, AttentionCosts, LayerContext, MechanismShape, register_mechanism
@@ -130,7 +130,7 @@ class GatedDeltaNet(ImpliedWeights):
 
     def log_decay(self, inputs: Hidden) -> LogDecay:
         """The logarithm of every gate: [batch, heads, tokens, 1]."""
-        steps = F.softplus(self.decay(inputs).float() + self.offset)
+        steps = F.softplus(widened(self.decay(inputs)) + self.offset)
         return (-self.fading.exp() * steps).mT[..., None]
 
     def rates(self, inputs: Hidden) -> Rates:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from regard.attention.cache import KeyValues
 from regard.attention.core import checked
-from regard.attention.efficient.chunked import CHUNK, LogDecay, Sums, Valued, scan, spread
+from regard.attention.efficient.chunked import CHUNK, LogDecay, Sums, Valued, scan, spread, widened
 from regard.attention.efficient.implied import ImpliedWeights, SummedState, Told, costs_of_sums
 from regard.attention.mechanism import Abilities, AttentionCosts, MechanismShape, register_mechanism
 from regard.attention.slot import Slot
@@ -112,7 +112,7 @@ class GatedLinear(ImpliedWeights):
 
     def log_decay(self, inputs: Hidden) -> LogDecay:
         """The logarithm of every gate: [batch, heads, tokens, gates]."""
-        return F.logsigmoid(self.in_heads(self.gate(inputs)).float()) / self.shape.temperature
+        return F.logsigmoid(widened(self.in_heads(self.gate(inputs)))) / self.shape.temperature
 
     def read(
         self, inputs: Hidden, query: Query, memory: KeyValues, told: Told, state: SummedState | None

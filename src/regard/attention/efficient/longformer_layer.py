@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.cache import AttentionState, KeyValues
 from regard.attention.core import weights
-from regard.attention.efficient.block_sparse import GlobalKeys
+from regard.attention.efficient.block_sparse import GlobalKeys, once
 from regard.attention.efficient.bounded import BoundedKeys, begins, places_in_text, require_causal
 from regard.attention.efficient.longformer import (
     Chosen,
@@ -206,13 +206,16 @@ class Longformer(Projections, Mechanism):
         self, context: LayerContext, total: int, device: torch.device
     ) -> tuple[Chosen | None, tuple[Mask, ...]]:
         """The global tokens and every head's mask, made once for the layers that choose alike."""
+        pattern = self.shape, self.heads
 
         def make() -> tuple[Chosen | None, tuple[Mask, ...]]:
             chosen = self.shape.choose(context, total, device)
             seen = None if chosen is None else GlobalKeys(chosen.table)
             return chosen, whole_masks(self.local, seen, context.mask)
 
-        return context.once(self.shape, make)
+        if self.shape.reads_ids:
+            return context.once(pattern, make)
+        return once(context, pattern, make, total, device)
 
     def _global_keys(self, inputs: Hidden, own: KeyValues, rotate: Rotate | None) -> KeyValues:
         """The keys and values that global tokens read."""

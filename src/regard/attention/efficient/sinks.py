@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.attention.cache import AttentionState
 from regard.attention.core import weights
-from regard.attention.efficient.block_sparse import GlobalKeys, attend_sparse
+from regard.attention.efficient.block_sparse import GlobalKeys, attend_sparse, once
 from regard.attention.efficient.bounded import BoundedKeys, begins, places_in_text, require_causal
 from regard.attention.mask import Causal, Window
 from regard.attention.mask_algebra import Mask
@@ -114,7 +114,7 @@ class Sinks(Projections, Mechanism):
             pattern = sinks_mask(self.window, self.sinks, total, device, places)
             return pattern if context.mask is None else pattern & context.mask
 
-        return context.once(("sinks", self.window, self.sinks), make)
+        return once(context, ("sinks", self.window, self.sinks), make, total, device)
 
     def dense_map(
         self, inputs: Hidden, context: LayerContext, memory: Float[Tensor, "batch keys width"] | None = None
