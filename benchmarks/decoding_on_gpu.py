@@ -1,19 +1,24 @@
 """Decoded tokens per second on one GPU: Regard, `generate` of transformers, and a plain graph, in one run.
 
     python benchmarks/decoding_on_gpu.py --out OUT [--only gpt2-1,gpt2-64,…] [--without transformers] [--rounds 3]
+                                         [--resume FILE] [--minutes 8] [--profile]
 
 Random weights, bf16, prompts of 32 tokens, nothing ends a text. The plain graph is the floor: eager kernels, a static
 cache over the whole room, all rows at one position, one step captured by hand and replayed; no prefill is in its time.
-Regard decodes through `generate`, as `Model.run` does, prefill included; the first call, which captures its graphs, is
-told apart as the warm-up. OUT/decoding-h200.json is written after every line.
+`regard` is `Model.run` on texts, cutting them and putting the answer together included; `engine` is the same without
+texts. Both read the prompt anew; the first call, which captures its graphs, is told apart as the warm-up.
+OUT/decoding-h200.json is written after every line; `--resume` takes lines that are there from such a file. `--profile`
+writes to OUT/CASE-kernels.txt where a call's time goes. `--tiny` runs all of it on a CPU with small models, to see that
+it runs.
 """
 
 import argparse
+import gc
 import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +26,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.api import Model
 from regard.bench.timing import circumstances
 from regard.data.batching import Inputs, Padded
+from regard.decoding import paths
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.layers.linear import keep_int8
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from regard.tasks.decoding_table import DecodingTable
+from regard.tasks.task import TASKS
+from regard.text.characters import CharacterTokenizer
 
 PROMPT = 32
 GPT2 = {
@@ -59,7 +70,10 @@ LLAMA = {
 }
 
 
+TINY = {"width": 32, "heads": 4, "layers": 2, "vocabulary": 97, "feedforward_width": 64}
 GREEDY = Greedy()
+LETTERS = 0x20000
+"""The first of as many letters as there are tokens."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,7 @@ class Case:
     rows: int
     tokens: int
     strategy: Strategy = GREEDY
+    int8: bool = False
 
 
 CASES = (
@@ -80,57 +95,108 @@ CASES = (
     Case("gpt2-64-sample", "gpt2", 64, 256, Sample(top_k=50, top_p=0.95)),
     Case("gpt2-16-beam", "gpt2", 16, 128, Beam(4)),
     Case("llama7b-1", "llama", 1, 128),
+    Case("llama7b-1-int8", "llama", 1, 128, int8=True),
 )
 
 
-def prompts(case: Case) -> Tensor:
-    """Random, the same for all."""
+@dataclass(frozen=True)
+class Place:
+    """A device, and the size of the models there."""
+
+    device: str = "cuda"
+    tiny: bool = False
+
+    def keys(self, shape: str) -> dict[str, Any]:
+        """Of the model's config."""
+        found = GPT2 if shape == "gpt2" else LLAMA
+        return {**found, **TINY} if self.tiny else found
+
+    def settle(self) -> None:
+        """Wait for what is still done there."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def prompts(case: Case, place: Place) -> Tensor:
+    """Random, the same for all; the first token is the one that texts begin with."""
     draw = torch.Generator().manual_seed(0)
-    return torch.randint(3, 30000, (case.rows, PROMPT), generator=draw)
+    drawn = torch.randint(4, place.keys(case.shape)["vocabulary"], (case.rows, PROMPT), generator=draw)
+    drawn[:, 0] = 1
+    return drawn
 
 
-def build(shape: str) -> Transformer:
-    """Ours, made on the GPU."""
+def build(case: Case, place: Place) -> Model:
+    """A language model, made where it is used; its special tokens are never written."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
+    keys = place.keys(case.shape)
     try:
-        with torch.device("cuda"):
-            model = Transformer(TransformerConfig(**(GPT2 if shape == "gpt2" else LLAMA)))
+        with torch.device(place.device):
+            module = Transformer(TransformerConfig(**keys))
     finally:
         torch.set_default_dtype(torch.float32)
-    return model.eval()
+    with torch.no_grad():
+        table = module.embedding if module.config.tie_embeddings else module.output
+        table.weight[:4] = 0
+    if case.int8:
+        keep_int8(module.eval())
+    letters = "".join(chr(LETTERS + place) for place in range(keys["vocabulary"] - 4))
+    tokenizer = CharacterTokenizer.train([letters], keys["vocabulary"])
+    assert tokenizer.size == keys["vocabulary"]
+    return Model(module.eval(), tokenizer, TASKS["language_modelling"](), DecodingTable(max_new_tokens=case.tokens))
 
 
-def regard(case: Case, model: Transformer) -> Callable[[], int]:
-    """Through the engine that `Model.run` decodes by."""
-    tokens = prompts(case)
-    inputs = Inputs(Padded(tokens, torch.full((case.rows,), PROMPT), ragged=False)).to("cuda")
-    stop = Stop(eos_id=-5, max_new_tokens=case.tokens)
-    return lambda: sum(len(one.ids) for one in generate(model, inputs, case.strategy, stop))
+def regard(case: Case, model: Model, place: Place) -> Callable[[], int]:
+    """As a user asks it."""
+    texts = [model.tokenizer.decode(row[1:]) for row in prompts(case, place).tolist()]
+    assert all(len(text) == PROMPT - 1 for text in texts)
+    return lambda: sum(map(len, model.run(texts, strategy=case.strategy)))  # every token is a letter
+
+
+def engine(case: Case, model: Model, place: Place) -> Callable[[], int]:
+    """What `Model.run` decodes by."""
+    tokens = prompts(case, place)
+    inputs = Inputs(Padded(tokens, torch.full((case.rows,), PROMPT), ragged=False)).to(place.device)
+    stop = Stop(eos_id=model.tokenizer.eos_id, max_new_tokens=case.tokens)
+
+    def work() -> int:
+        found = generate(model.module, inputs, case.strategy, stop)
+        assert {one.path for one in found} == {"graph" if place.device == "cuda" else "in place"}
+        return sum(len(one.ids) for one in found)
+
+    return work
 
 
 class PlainGraph:
     """The floor: our weights by plain torch calls, one step captured."""
 
-    def __init__(self, case: Case, model: Transformer) -> None:
+    def __init__(self, case: Case, model: Transformer, place: Place) -> None:
         self.case, self.model, self.room = case, model, 64 * -(-(PROMPT + case.tokens) // 64)
         layers = model.decoder.layers
         first = layers[0].self_attention
         self.heads, self.width = first.heads, first.head_width
         sizes = (case.rows, self.heads, self.room, self.width)
-        self.cache = [tuple(torch.zeros(sizes, dtype=torch.bfloat16, device="cuda") for _ in "kv") for _ in layers]
+        self.cache = [
+            tuple(torch.zeros(sizes, dtype=torch.bfloat16, device=place.device) for _ in "kv") for _ in layers
+        ]
         self.qkv = [_stacked(layer.self_attention) for layer in layers]
-        self.ids = prompts(case)[:, -1].cuda()
-        self.place = torch.full((1,), PROMPT, device="cuda")
-        self.columns = torch.arange(self.room, device="cuda")
+        self.ids = prompts(case, place)[:, -1].to(place.device)
+        self.place = torch.full((1,), PROMPT, device=place.device)
+        self.columns = torch.arange(self.room, device=place.device)
+        self.replay: Callable[[], None] = torch.no_grad()(self.step)
+        if place.device == "cuda":
+            self._capture()
+
+    def _capture(self) -> None:
         with torch.no_grad():
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):
                 self.step()
             torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
                 self.step()
+        self.replay = graph.replay
 
     def step(self) -> None:
         """One token further in every row."""
@@ -153,13 +219,18 @@ class PlainGraph:
             stream = stream + layer.self_attention.output(out.transpose(1, 2).flatten(2))
             stream = stream + layer.feedforward(layer.feedforward_residual.norm(stream))
         logits = model.logits(model.decoder.norm(stream))[:, 0]
-        self.ids.copy_(logits.argmax(dim=-1))
+        if isinstance(self.case.strategy, Sample):  # by Gumbel noise on the most likely ones; no top-p
+            likely, at = logits.float().topk(self.case.strategy.top_k or logits.shape[-1])
+            noise = torch.empty_like(likely).exponential_().log_().neg_()
+            self.ids.copy_(at.gather(1, (likely + noise).argmax(dim=-1, keepdim=True)).squeeze(1))
+        else:
+            self.ids.copy_(logits.argmax(dim=-1))
         self.place.add_(1)
 
     def __call__(self) -> int:
         self.place.fill_(PROMPT)
         for _ in range(self.case.tokens):
-            self.graph.replay()
+            self.replay()
         return self.case.rows * self.case.tokens
 
 
@@ -169,21 +240,24 @@ def _stacked(attention: Any) -> tuple[Tensor, Tensor | None]:
     return torch.cat([one.weight for one in parts]), bias
 
 
-def transformers(case: Case) -> Callable[[], int]:
+def transformers(case: Case, place: Place) -> Callable[[], int]:
     """The `generate` of transformers."""
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
-    with torch.device("cuda"):
+    gpt2 = {"n_embd": 32, "n_head": 4, "n_layer": 2, "vocab_size": 97} if place.tiny else {}
+    small = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64}
+    llama = {**small, "vocab_size": 97} if place.tiny else {}
+    with torch.device(place.device):
         if case.shape == "gpt2":
-            model: Any = GPT2LMHeadModel(GPT2Config(pad_token_id=0))
+            model: Any = GPT2LMHeadModel(GPT2Config(pad_token_id=0, **gpt2))
         else:
-            model = LlamaForCausalLM(LlamaConfig(pad_token_id=0))
+            model = LlamaForCausalLM(LlamaConfig(pad_token_id=0, **llama))
     torch.set_default_dtype(torch.float32)
     model.eval()
     model.generation_config.eos_token_id = None
-    tokens = prompts(case).cuda()
+    tokens = prompts(case, place).to(place.device)
     options: dict[str, Any] = {"max_new_tokens": case.tokens, "do_sample": isinstance(case.strategy, Sample)}
     if isinstance(case.strategy, Sample):
         options |= {"top_k": case.strategy.top_k, "top_p": case.strategy.top_p}
@@ -198,17 +272,55 @@ def transformers(case: Case) -> Callable[[], int]:
     return work
 
 
-def timed(work: Callable[[], int], rounds: int) -> dict[str, float]:
+def timed(work: Callable[[], int], rounds: int, case: Case, place: Place) -> dict[str, float]:
     """Tokens per second, the median of the rounds, and how long the first call took beside them."""
     seconds = []
     for _ in range(rounds + 1):
-        torch.cuda.synchronize()
+        place.settle()
         begun = time.perf_counter()
         tokens = work()
-        torch.cuda.synchronize()
+        place.settle()
         seconds.append(time.perf_counter() - begun)
+        assert tokens == case.rows * case.tokens, f"{tokens} tokens are not {case.rows} × {case.tokens}"
     first, *rest = seconds
-    return {"tokens_per_second": tokens / statistics.median(rest), "warm_up_seconds": first - statistics.median(rest)}
+    middle = statistics.median(rest)
+    found = {"tokens_per_second": tokens / middle, "warm_up_seconds": first - middle}
+    return {**found, "step_milliseconds": 1000 * middle / case.tokens}
+
+
+def measured(case: Case, place: Place, rounds: int, without: str, profile: Path | None) -> dict[str, Any]:
+    """One line; every side's memory is given back before the next."""
+    model = build(case, place)
+    found: dict[str, Any] = {"case": case.name}
+    found["regard"] = timed(regard(case, model, place), rounds, case, place)
+    found["engine"] = timed(engine(case, model, place), rounds, case, place)
+    if profile is not None:
+        profile.write_text(kernels(engine(case, model, place)))
+    if not isinstance(case.strategy, Beam) and not case.int8:
+        graph = PlainGraph(case, model.module, place)
+        found["plain graph"] = timed(graph, rounds, case, place)
+        found["of the plain graph"] = found["regard"]["tokens_per_second"] / found["plain graph"]["tokens_per_second"]
+        del graph
+    del model
+    gc.collect()
+    if place.device == "cuda":
+        found["peak_bytes"] = torch.cuda.max_memory_allocated()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    if "transformers" not in without and not case.int8:
+        found["transformers"] = timed(transformers(case, place), 1, case, place)
+    return found
+
+
+def kernels(work: Callable[[], int]) -> str:
+    """Where the time of a call goes."""
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+    with profile(activities=activities) as seen:
+        work()
+    key = "cuda_time_total" if torch.cuda.is_available() else "cpu_time_total"
+    return str(seen.key_averages().table(sort_by=key, row_limit=60, max_name_column_width=90))
 
 
 def main() -> None:
@@ -218,27 +330,30 @@ def main() -> None:
     options.add_argument("--only", default="")
     options.add_argument("--without", default="")
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--resume", type=Path)
+    options.add_argument("--minutes", type=float, default=8.0)
+    options.add_argument("--profile", action="store_true")
+    options.add_argument("--tiny", action="store_true")
     given = options.parse_args()
+    place = Place("cpu", tiny=True) if given.tiny else Place()
+    paths.DEVICES = frozenset({place.device})
     names = given.only.split(",") if given.only else [case.name for case in CASES]
     given.out.mkdir(parents=True, exist_ok=True)
-    lines: list[dict[str, Any]] = []
-    models: dict[str, Transformer] = {}
+    lines: list[dict[str, Any]] = json.loads(given.resume.read_text())["lines"] if given.resume else []
+    until = time.monotonic() + 60 * given.minutes
     for case in CASES:
-        if case.name not in names:
+        if case.name not in names or any(line["case"] == case.name for line in lines) or time.monotonic() > until:
             continue
-        if case.shape not in models:
-            models.clear()
-            torch.cuda.empty_cache()
-            models[case.shape] = build(case.shape)
-        model = models[case.shape]
-        found: dict[str, Any] = {"case": case.name, "regard": timed(regard(case, model), given.rounds)}
-        if isinstance(case.strategy, Greedy):
-            found["plain graph"] = timed(PlainGraph(case, model), given.rounds)
-        if "transformers" not in given.without:
-            found["transformers"] = timed(transformers(case), 1)
-        lines.append(found)
-        print(json.dumps(found), flush=True)
-        record = {**circumstances("cuda"), "lines": lines}
+        if given.tiny:
+            case = replace(case, rows=min(case.rows, 3), tokens=9)
+        try:
+            profile = given.out / f"{case.name}-kernels.txt" if given.profile else None
+            lines.append(measured(case, place, given.rounds, given.without, profile))
+        except (RuntimeError, AssertionError) as error:  # one line that fails costs no other
+            print(f"{case.name}: {type(error).__name__}: {error}", flush=True)
+            continue
+        print(json.dumps(lines[-1]), flush=True)
+        record = {**circumstances(place.device), "lines": lines}
         (given.out / "decoding-h200.json").write_text(json.dumps(record, indent=1))
 
 

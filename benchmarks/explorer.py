@@ -5,6 +5,8 @@
 The model has weights of its own, 6 layers of 8 heads, and reads 2,048 and 8,192 tokens. `first_paint` is the page and
 its programs, the reading and the small maps of all heads, in seconds and bytes on the wire; `read` is the model's own
 part of it. `row` is the median over rows of all heads, `window` a whole map. The files are of 12 layers of 12 heads.
+Where Chromium and Playwright are there, a link with the 2,048 tokens in it is opened as well: when the page is first
+painted, and when all heads are drawn. The processor's seconds stand beside the clock's: others do not lengthen them.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import time
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import torch
 import uvicorn
@@ -32,6 +35,10 @@ from regard.views.look import seen_page
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ."
 ROWS = 40
+LINKED = 5000
+"""Characters of a text that a link carries."""
+TRIES = 5
+CHROMIUM = Path("/usr/bin/chromium")
 
 
 def made(layers: int, heads: int, width: int, tokens: int) -> regard.Model:
@@ -97,17 +104,19 @@ def over_http(width: int, tokens: int) -> dict[str, Any]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     thread = threading.Thread(target=server.run, args=([place],), daemon=True)
     thread.start()
-    client = Client(place.getsockname()[1])
+    port = place.getsockname()[1]
+    client = Client(port)
     client.get("/")
+    client.post("read", model="long", text="a short text", new_tokens=0)  # as the page does when it is opened
     client.bytes = 0
-    begun = time.perf_counter()
+    begun, worked = time.perf_counter(), time.process_time()
     for path in programs():
         client.get(path)
     reading = client.post("read", model="long", text=text_of(tokens), new_tokens=0)
     read = time.perf_counter() - begun
     for layer in reading["layers"]:
         client.post("ask/thumbs", reading=reading["reading"], layer=layer["name"])
-    painted, sent = time.perf_counter() - begun, client.bytes
+    painted, sent, processor = time.perf_counter() - begun, client.bytes, time.process_time() - worked
     rows, draws = [], random.Random(2)
     for _ in range(ROWS):
         asked = {"layer": f"decoder.{draws.randrange(layers)}.self", "head": draws.randrange(heads)}
@@ -118,21 +127,48 @@ def over_http(width: int, tokens: int) -> dict[str, Any]:
     size = {"rows": [0, tokens], "columns": [0, tokens]}
     window = client.post("ask/window", reading=reading["reading"], layer="decoder.3.self", head=2, **size)
     drawn = time.perf_counter() - begun
+    opened = in_browser(port, text_of(tokens)) if tokens < LINKED else {}
     server.should_exit = True
     thread.join(10)
     return {
+        **opened,
         "tokens": tokens,
         "width": width,
         "layers": layers,
         "heads": heads,
         "read_seconds": read,
         "first_paint_seconds": painted,
+        "first_paint_processor_seconds": processor,
         "first_paint_bytes": sent,
         "row_seconds": statistics.median(rows),
         "slowest_row_seconds": max(rows),
         "window_seconds": drawn,
         "window_rows_read": window["rows_read"],
     }
+
+
+def in_browser(port: int, text: str) -> dict[str, Any]:
+    """Seconds from following a link until something is painted, and until every head is; the median of a few."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        return {}
+    if not CHROMIUM.exists():
+        return {}
+    found: dict[str, list[float]] = {"browser_first_paint_seconds": [], "browser_all_heads_seconds": []}
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        for _ in range(TRIES):
+            tab = browser.new_page(viewport={"width": 1280, "height": 900})
+            begun = time.perf_counter()
+            tab.goto(f"http://127.0.0.1:{port}/#" + urlencode({"model": "long", "text": text, "tokens": 0}))
+            tab.wait_for_selector("#explorer:not([aria-busy])[data-pending='0'] .thumb", state="attached")
+            found["browser_all_heads_seconds"].append(time.perf_counter() - begun)
+            first = "performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
+            found["browser_first_paint_seconds"].append(tab.evaluate(first))
+            tab.close()
+        browser.close()
+    return {name: statistics.median(times) for name, times in found.items()}
 
 
 def alone(tokens: int) -> dict[str, Any]:
@@ -148,9 +184,13 @@ def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     shown = {
         "until the first view stands": f"{found['first_paint_seconds']:.1f} s, {found['first_paint_bytes']:,} bytes",
         "of it the model's reading": f"{found['read_seconds']:.1f} s",
+        "the processor's part until then": f"{found['first_paint_processor_seconds']:.1f} s",
         "a row of any head": f"{1000 * found['row_seconds']:.0f} ms",
         "a head's whole map": f"{found['window_seconds']:.1f} s",
     }
+    if "browser_first_paint_seconds" in found:
+        shown["Chromium, first contentful paint"] = f"{found['browser_first_paint_seconds']:.2f} s"
+        shown["Chromium, all heads drawn"] = f"{found['browser_all_heads_seconds']:.1f} s"
     first, *others = [
         {"what": what, "tokens": found["tokens"], "contestant": name, "figure": figure}
         for name, figure in shown.items()

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.attention import gathered, kernels
 from regard.attention.bias import ALiBi, Bias, RelativeBuckets, alibi_slopes
 from regard.attention.core import KERNELS, attend, weights, which_kernel
-from regard.attention.decode_step import attend_one
+from regard.attention.decode_step import attend_few
 from regard.attention.mask import Causal, Dense, Document, Padding, Window
 from regard.attention.mask_algebra import Tiles, structure
 from regard.attention.similarity import ScaledDot
@@ -188,7 +188,7 @@ def test_one_query_in_the_middle_sees_no_later_key():
     at = torch.tensor([2])
     assert which_kernel(query, key, value, mask=Causal(), query_positions=at).why.endswith("dense boolean tensor")
     assert_close(attend(query, key, value, mask=Causal(), query_positions=at), expected)
-    assert_close(attend_one(query, key, value, ScaledDot(), Causal(), at), expected)
+    assert_close(attend_few(query, key, value, ScaledDot(), Causal(), at), expected)
     assert not torch.allclose(attend(query, key, value, mask=Causal()), expected)
 
 

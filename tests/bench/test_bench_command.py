@@ -27,7 +27,10 @@ ROW = {
 def measured(monkeypatch):
     monkeypatch.setattr(training, "rows", lambda: iter([ROW]))
     monkeypatch.setattr(training_on_gpu, "rows", lambda: iter([ROW | {"what": "training on a GPU"}]))
-    monkeypatch.setattr(decoding, "rows", lambda device: iter([ROW | {"what": f"decoding on {device}"}]))
+    found = ROW | {"what": "decoding on "}
+    monkeypatch.setattr(
+        decoding, "rows", lambda device, known, until: iter([*known, found | {"what": found["what"] + device}])
+    )
 
 
 @pytest.mark.parametrize("subject", ["train", "decode"])
@@ -105,3 +108,24 @@ def test_subjects_are_the_ones_that_can_be_measured():
     done = CliRunner().invoke(app, ["bench", "trains"])
     assert done.exit_code == 2
     assert "trains" in done.output
+
+
+def test_decoding_is_gone_on_with_where_it_was_left(tmp_path):
+    out = tmp_path / "figures.json"
+    for measured in (1, 2):
+        done = CliRunner().invoke(app, ["bench", "decode", "--out", str(out), "--resume", "--minutes", "1"])
+        assert done.exit_code == 0, done.output
+        assert len(json.loads(out.read_text())["rows"]) == measured
+    done = CliRunner().invoke(app, ["bench", "decode", "--length", "1024"])
+    assert "`bench decode` measures no mechanisms" in str(done.exception)
+
+
+def test_known_rows_of_decoding_are_not_measured_again_and_nothing_begins_too_late(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(decoding, "compete", lambda contestants, case: [case])
+    monkeypatch.setattr(decoding, "compared", lambda what, results: [{"what": what}])
+    monkeypatch.setattr(decoding, "installed", lambda package: True)
+    names = [*(case.name for case in decoding.CASES), decoding.TRANSLATION.name]
+    assert [row["what"] for row in decoding.rows()] == names
+    known = [{"what": names[2], "figure": figure} for figure in "ab"]
+    assert list(decoding.rows("cpu", known, until=0.0)) == known

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.bench import decoding, training, training_on_gpu
+from regard.bench import decoders, decoding, training, training_on_gpu, translation
 from regard.bench.apart import PRECISIONS
 
 SMALL = {
@@ -79,6 +79,23 @@ def test_both_sides_decode_the_same_number_of_tokens(architecture, precision, be
     case = decoding.Case(2, beams, TINY[architecture], source_tokens=5, new_tokens=7)
     own, expected = decoding.regard(case, precision), decoding.transformers(attention, case, precision)
     assert own.work() == expected.work() == own.tokens == expected.tokens == 14
+
+
+def test_every_side_translates_every_sentence():
+    pytest.importorskip("transformers")
+    case = translation.Corpus(9, 3, 5, decoders.Size(layers=1, width=24, heads=3, vocabulary=53))
+    tasks = [translation.regard(case, "float32"), translation.regard(case, "int8")]
+    tasks.append(translation.transformers(case, "float32"))
+    assert [task.work() for task in tasks] == [task.tokens for task in tasks] == [45] * 3
+
+
+def test_ctranslate2_translates_as_much_with_as_many_parameters():
+    pytest.importorskip("ctranslate2")
+    pytest.importorskip("transformers")
+    case = translation.Corpus(4, 2, 5, decoders.Size(layers=1, width=24, heads=3, vocabulary=53))
+    task = translation.ctranslate2(case, "int8")
+    assert task.work() == task.tokens == 20
+    assert task.parameters == translation.transformers(case, "float32").parameters
 
 
 @pytest.mark.parametrize("size", [decoding.GPT2, decoding.LLAMA, decoding.MARIAN], ids=str)

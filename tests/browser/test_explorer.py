@@ -99,6 +99,33 @@ def test_the_scatter_and_the_table_have_every_measured_head(explorer, address, e
     assert explorer.tab.locator("select >> nth=1").input_value() == measured[4].layer
 
 
+def test_what_heads_find_of_a_grammar_stands_beside_a_fixed_offset(explorer, address, explored):
+    model = explored["gpt"]
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, how="grammar")
+    found = model.heads().grammar
+    rows = [row.split("\t") for row in explorer.tab.locator("tbody tr").all_inner_texts()]
+    for known, row in zip(found.baselines, rows, strict=True):
+        best = found.best(known.relation)
+        assert row[:3] == [known.relation, str(known.arcs), f"{known.offset:+d} words".replace("-", "−")]
+        assert row[4] == f"{best.layer}, head {best.head}"
+        shares = [float(row[at].split()[0]) / 100 for at in (3, 5)]
+        assert shares == pytest.approx([known.share, best.share], abs=6e-3)
+    explorer.tab.check("input[value=scatter]", force=True)
+    explorer.settle()
+    explorer.tab.locator(".view .controls select").first.select_option(label=found.baselines[1].relation)
+    explorer.settle()
+    titles = explorer.tab.locator(".scatter .point title").all_text_contents()
+    shares = [one.share for one in found.shares if one.relation == found.baselines[1].relation]
+    said = [float(one.rpartition(", ")[0].rpartition(" ")[2]) for one in titles]
+    assert sorted(said) == pytest.approx(sorted(shares), abs=6e-3)
+    link = explorer.tab.url
+    explorer.tab.goto("about:blank")
+    explorer.tab.goto(link)
+    explorer.settle()
+    assert explorer.tab.locator(".scatter .point title").all_text_contents() == titles
+    assert explorer.violations() == []
+
+
 def test_a_long_text_is_shown_by_the_rows_that_are_looked_at(explorer, address, explored):
     model, tokens = explored["gpt"], 2100
     text = ("the cat sat on a mat, " * 100)[: tokens - 1]

@@ -15,7 +15,10 @@ from regard.decoding.strategies import Beam
 from regard.errors import InputError
 from regard.inspection.contextual import word_in_sentences
 from regard.inspection.four_steps import four_steps
+from regard.inspection.maps import labels
+from regard.inspection.nearness import Sense, nearness
 from regard.views.figure import label
+from regard.views.word_attention import word_attention
 
 VIEWS = (
     "overview",
@@ -125,7 +128,7 @@ def test_tokens_are_those_of_the_tokenizer_and_merges_build_them(explorer, addre
 def test_a_word_moves_apart_as_far_as_it_does(explorer, address, explored):
     model = there(explored, "minilm")
     explorer.open(address, model="minilm", view="meaning")
-    sentences = explorer.tab.locator(".sentences bdi").all_inner_texts()
+    sentences = explorer.tab.locator(".sentences").first.locator("bdi").all_inner_texts()
     found = word_in_sentences(model.module, model.tokenizer, sentences, "bank")
     explorer.tab.click("summary")
     rows = explorer.tab.locator("details tbody tr").all_inner_texts()
@@ -133,10 +136,49 @@ def test_a_word_moves_apart_as_far_as_it_does(explorer, address, explored):
         assert numbers(row.split("\t", 1)[1]) == pytest.approx([cosines[pair] for pair in found.pairs], abs=6e-4)
 
 
-def test_keys_alone_reach_every_view_and_axe_finds_nothing(explorer, address):
-    explorer.open(address, model="tiny", text=TEXTS["tiny"])
+def test_a_word_is_nearer_to_one_sense_as_its_cosines_say(explorer, address, explored):
+    model = there(explored, "minilm")
+    sentences = ["She picked a ripe apple and ate it.", "He bought a new apple phone at the store."]
+    senses = [Sense("orange", "She ate an orange."), Sense("phone", "He called her on the phone.")]
+    beside = "\n".join(f"{one.word}: {one.sentence}" for one in senses)
+    explorer.open(address, model="minilm", view="meaning", word="apple", sentences="\n".join(sentences), beside=beside)
+    found = nearness(model.module, model.tokenizer, sentences, "apple", senses)
+    for at, row in enumerate(explorer.tab.locator(".near tbody tr").all()):
+        best = senses[found.nearest(at)].word
+        said, *shown = row.locator("td").all_inner_texts()
+        assert said.startswith(best)
+        assert numbers(said)[0] == pytest.approx(found.margin(at), abs=6e-4)
+        layers = (0, 3, 6)
+        assert [numbers(one)[0] for one in shown] == pytest.approx(
+            [found.cosines[layer, at, sense] for layer in layers for sense in (0, 1)], abs=6e-4
+        )
+
+
+def test_where_it_looks_is_where_the_heads_look(explorer, address, explored):
+    model, text = there(explored, "minilm"), "The potters dropped the vase because it was wet."
+    explorer.open(address, model="minilm", text=text, view="meaning")
+    found = word_attention(look(model, text), model.tokenizer, "it")
+    rows = explorer.tab.locator(".pronoun tbody tr").all_inner_texts()
+    means = found.weights.mean(axis=(0, 1))
+    for row in rows:
+        place = int(re.search(r" (\d+)\t", row).group(1))
+        mean, most, where = row.split("\t")[1:]
+        layer, head, share = found.most(place)
+        assert where == f"{layer}, head {head}"
+        assert float(mean.split()[0]) == pytest.approx(100 * means[place], abs=0.6)
+        assert float(most.split()[0]) == pytest.approx(100 * share, abs=0.6)
+    explorer.tab.locator(".pronoun tbody button").first.click()
+    explorer.settle()
+    assert explorer.text(".listing.row .current bdi") == "it"
+
+
+@pytest.mark.parametrize("name", ["tiny", "gru", "gpt", "minilm"])
+def test_keys_alone_reach_every_view_and_axe_finds_nothing(explorer, address, explored, name):
+    there(explored, name)
+    explorer.open(address, model=name, text=TEXTS.get(name, TEXT), tokens=3, other="gru" if name != "gru" else "gpt")
     tab = explorer.tab
-    for view in VIEWS:
+    for at, view in enumerate(VIEWS):
+        tab.set_viewport_size({"width": 1280, "height": 900})
         tab.evaluate("document.activeElement.blur()")
         for _ in range(40):
             tab.keyboard.press("Tab")
@@ -145,8 +187,11 @@ def test_keys_alone_reach_every_view_and_axe_finds_nothing(explorer, address):
         tab.keyboard.press("Enter")
         explorer.settle()
         assert tab.get_attribute("main", "aria-label") == tab.inner_text(f"[data-view={view}]")
-        tab.emulate_media(color_scheme=("light", "dark")[VIEWS.index(view) % 2])
+        if at % 2:
+            tab.set_viewport_size({"width": 390, "height": 844})
+        tab.emulate_media(color_scheme=("light", "dark")[at // 2 % 2])
         assert explorer.settle().violations() == [], view
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
 
 
 def test_a_link_brings_everything_back(explorer, address):
@@ -221,6 +266,19 @@ def test_beside_a_weight_stands_what_cutting_it_does_and_a_score_splits_into_its
     cells = explorer.tab.locator("td.cut").all()
     for cell in cells:
         assert numbers(cell.inner_text())[0] == pytest.approx(effects[int(cell.get_attribute("data-key"))], abs=6e-4)
+    first, edge = cells[0], int(cells[0].get_attribute("data-key"))
+    first.locator("button").press("Enter")
+    explorer.settle()
+    found = model.what_if(TEXT, [f"decoder.1.self:1:9:{edge}"])
+    [row] = explorer.tab.locator(".compared tbody tr").all_inner_texts()
+    before, after = (math.exp(likely) for likely in (found.decisions[0].before, found.decisions[0].after))
+    assert [float(one.split()[0]) for one in row.split("\t")[1:3]] == pytest.approx(
+        [100 * before, 100 * after], abs=0.6
+    )
+    assert (
+        f"decoder.1.self, head 1: {label(labels(model.look(TEXT), 'decoder.1.self', model.tokenizer)[0][9])} 9"
+        in explorer.text(".compared")
+    )
     explorer.open(
         address, model="gpt", text=TEXT, tokens=0, view="steps", layer="decoder.1.self", head=1, row=9, key=4, why=1
     )
@@ -271,8 +329,12 @@ def test_each_layer_says_what_it_would_decide_and_attention_is_shown_in_three_wa
     explorer.open(address, model="gpt", text=TEXT, tokens=0, view="flow", layer="decoder.1.self")
     flow = model.attention_flow(TEXT, "decoder.1.self")
     for at, table in enumerate((flow.raw, flow.rollout, flow.gradient)):
-        shown = explorer.tab.locator(".grid").nth(at).locator("tbody tr").last.locator("td").all_inner_texts()
-        assert [numbers(one)[0] for one in shown] == pytest.approx(table[-1].tolist(), abs=6e-3)
+        grid = explorer.tab.locator(".grid").nth(at)
+        power = grid.locator("caption sup").all_text_contents()
+        unit = 10.0 ** int(power[0].replace("−", "-")) if power else 1.0
+        shown = grid.locator("tbody tr").last.locator("td").all_inner_texts()
+        found = [unit * numbers(one)[0] for one in shown]
+        assert found == pytest.approx(table[-1].tolist(), abs=6e-3 * unit)
     assert explorer.violations() == []
 
 

@@ -174,6 +174,27 @@ def test_a_tale_has_about_the_length_asked_for(length):
     assert 0.85 * length < sum(words) / len(words) < 1.25 * length
 
 
+def test_lengths_are_spread_evenly():
+    one = Tales(length=640, shortest=40)
+    words = [len(re.findall(r"\w+|[^\w\s]", one.tale("train", index).text)) for index in range(400)]
+    for quantile, expected in ((0.25, 190), (0.5, 340), (0.75, 490)):
+        assert sorted(words)[round(400 * quantile)] == pytest.approx(expected, rel=0.2)
+
+
+def test_few_examples_are_the_first_of_those_without_end():
+    few, all_ = Tales(examples=3).of_kind("labels"), Tales().of_kind("labels")
+    assert (few.size("train"), all_.size("train"), few.size("test")) == (3, None, 1000)
+    assert [few.example("train", at) for at in range(3)] == [all_.example("train", at) for at in range(3)]
+    with pytest.raises(InputError, match="the train split has 3"):
+        few.example("train", 3)
+
+
+def test_the_longer_the_tales_the_more_is_known():
+    short, long = ({wish(Tales(length=length).tale("train", index)) for index in range(150)} for length in (40, 600))
+    for part in range(3):
+        assert len({one[part] for one in long}) > 1.5 * len({one[part] for one in short})
+
+
 def test_answers_stand_anywhere_in_a_long_tale():
     one = Tales(length=2000)
     places = []
@@ -211,6 +232,17 @@ def test_a_conversation_is_a_dialogue_about_its_tale():
         assert turns in tale.dialogues
 
 
+def test_a_conversation_of_several_dialogues_begins_with_the_one_and_repeats_none():
+    one, several = Tales(), Tales(dialogues=3)
+    alone, longer = (tales.of_kind("conversations") for tales in (one, several))
+    for index in range(20):
+        said = longer.example("test", index).messages
+        assert said[:4] == alone.example("test", index).messages
+        pairs = [(said[at].content, said[at + 1].content) for at in range(0, len(said), 4)]
+        assert len({question.removeprefix(f"{one.tale('test', index).text} ") for question, _ in pairs}) == len(pairs)
+        assert len(pairs) == min(3, len(one.tale("test", index).dialogues))
+
+
 def test_pairs_say_by_a_prefix_what_is_asked():
     one = corpus("tales", {"asked": ["mood", "question"]})
     pairs = [one.example("train", index) for index in range(4)]
@@ -225,6 +257,10 @@ def test_pairs_say_by_a_prefix_what_is_asked():
     ("options", "said"),
     [
         ({"length": 39}, "length is 39"),
+        ({"shortest": 39}, "shortest is 39, and tales have 40 to 96 words"),
+        ({"shortest": 97}, "use 40 to 96, or 0"),
+        ({"examples": -1}, "examples is -1"),
+        ({"dialogues": 0}, "dialogues is 0, which asks nothing"),
         ({"held_out": 0}, "held_out is 0"),
         ({"asked": []}, "name one or more of question, summary, mood"),
         ({"asked": ["mood", "mood"]}, "once each"),

@@ -22,11 +22,13 @@ from regard.decoding.filters import ForcedEos, Generated, Suppressed, min_p, tem
 from regard.decoding.hypothesis import Stop
 from regard.decoding.requests import RowRequest, kinds_of
 from regard.decoding.row_engine import Capacity, RowEngine, decode
-from regard.decoding.row_sampling import SamplingParameters, choose, kept
-from regard.decoding.strategies import Beam, Greedy, Sample
+from regard.decoding.row_sampling import FEW, SamplingParameters, choose, kept
+from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample
 from regard.errors import InputError
 from regard.inspection.capture import watch_module
+from regard.models import in_place
 from regard.models.config import TransformerConfig
+from regard.models.in_place import InPlaceDecoder, reach_of
 from regard.models.transformer import Transformer
 
 LIMIT = 9
@@ -125,7 +127,7 @@ def test_decoding_goes_beyond_the_keys_that_a_step_first_looks_at():
     stepper = model()
     [found] = decode(stepper, [RowRequest((1, 2, 3), Greedy(), Stop(-5, 150))])
     assert found.ids == alone(stepper, RowRequest((1, 2, 3), Greedy(), Stop(-5, 150)))
-    assert [row_engine._reach(tokens) for tokens in (1, 64, 65, 129, 193, 300, 700)] == [
+    assert [reach_of(tokens) for tokens in (1, 64, 65, 129, 193, 300, 700)] == [
         64,
         64,
         128,
@@ -179,11 +181,15 @@ class Evens:
 def test_what_the_engine_cannot_do_takes_the_plain_path(anywhere, monkeypatch):
     case = transformer_case("decoder", "learned")
     stop = Stop(END, 5)
-    assert generate(case.stepper, case.inputs, Beam(2), stop)[0].path == "plain"
+    groups = Beam(2, diversity_penalty=0.5)
+    assert generate(case.stepper, case.inputs, groups, stop)[0].path == "plain"
     assert generate(case.stepper, case.inputs, Greedy(), stop)[0].path == "in place"
     stepper, inputs = case.stepper, case.inputs
     assert paths.why_plain(stepper, inputs, Greedy(), stop, ()) is None
-    assert paths.why_plain(stepper, inputs, Beam(2), stop, ()) == "Beam looks at several rows at once"
+    assert paths.why_plain(stepper, inputs, Beam(2), stop, ()) is None
+    assert paths.why_plain(stepper, inputs, Contrastive(), stop, ()) == "Contrastive looks at several rows at once"
+    in_groups = "groups of beams are searched one after the other"
+    assert paths.why_plain(stepper, inputs, groups, stop, ()) == in_groups
     assert paths.why_plain(stepper, inputs, Greedy(), Stop(END, 99), ()) == "104 tokens are more than 29 positions"
     assert paths.why_plain(stepper, inputs, Greedy(), stop, (Suppressed((3,)),)) is None
     assert paths.why_plain(stepper, inputs, Greedy(), stop, (Evens(),)) == "Evens is asked at every step"
@@ -227,13 +233,13 @@ def test_the_memory_is_kept_with_the_model_and_goes_with_it():
     stepper = model()
     small, large = RowRequest((1,), Greedy(), Stop(END, 3)), RowRequest((1, 2, 3, 4), Greedy(), Stop(END, 90))
     decode(stepper, [large])
-    engine = row_engine._KEPT[stepper].engine
+    engine = row_engine.KEPT.of[stepper].engine
     decode(stepper, [small])
-    assert row_engine._KEPT[stepper].engine is engine
+    assert row_engine.KEPT.of[stepper].engine is engine
     decode(stepper, [small] * 3)
-    assert row_engine._KEPT[stepper].engine is not engine
-    assert row_engine._KEPT[stepper].engine.capacity.room == 94
-    row_engine._KEPT[stepper].lock.acquire()  # somebody else is decoding
+    assert row_engine.KEPT.of[stepper].engine is not engine
+    assert row_engine.KEPT.of[stepper].engine.capacity.room == 94
+    row_engine.KEPT.of[stepper].lock.acquire()  # somebody else is decoding
     assert decode(stepper, [large])[0].ids == alone(stepper, large)
     held, engine = weakref.ref(stepper), None
     del stepper
@@ -306,6 +312,38 @@ def test_a_threshold_keeps_what_the_sort_keeps_ties_included(values, warmth, cou
     assert greedy.tolist() == [values.index(max(values))] * (1 + neighbours)
 
 
+@given(
+    st.lists(st.integers(-3, 3), min_size=40, max_size=90),
+    st.sampled_from((0.3, 1.0, 2.5)),
+    st.integers(1, 5),
+    st.one_of(st.none(), st.sampled_from((0.05, 0.37, 0.71, 0.93, 1.0))),
+    st.one_of(st.none(), st.sampled_from((0.02, 0.4, 1.0))),
+    st.integers(0, 10**6),
+)
+def test_of_a_large_vocabulary_the_few_that_may_be_drawn_are_drawn_as_by_the_plain_loop(
+    values, warmth, count, mass, share, seed
+):
+    """Beside a row that is greedy and one with another top-k; many logits are equal."""
+    logits = torch.tensor([values]).double() / 2
+    strategies = (Sample(warmth, count, mass, share), Sample(top_k=1), Sample(0.7, top_k=3))
+    kinds = kinds_of([RowRequest((0,), one, Stop(0, 1)) for one in (strategies[0], Greedy(), strategies[2])])
+    assert kinds.most_k is not None
+    assert kinds.most_k <= len(values) // FEW
+    asked = SamplingParameters(
+        torch.tensor([one.temperature for one in strategies]).double(),
+        torch.tensor([one.top_k for one in strategies]),
+        torch.tensor([one.top_p or 1.0 for one in strategies]).double(),
+        torch.tensor([one.min_p or 0.0 for one in strategies]).double(),
+    )
+    draws = uniform(torch.tensor([seed_of(seed, row) for row in range(3)]), torch.zeros(3, dtype=torch.long))
+    found = choose(logits.expand(3, -1), asked, kinds, draws)
+    for row, one in enumerate(strategies):
+        scores = logits
+        for filtered in one.filters:
+            scores = filtered(scores, Generated.begin(Inputs(Padded.of([[0]])), 1))
+        assert int(found[row]) == int(one.choose(scores, draws[row : row + 1]))
+
+
 def test_evenly_spread_draws_give_every_token_its_share():
     logits = torch.tensor([[1.0, 2.0, 0.0, 2.0]]).double().expand(1000, -1)
     ones = torch.ones(1000).double()
@@ -317,8 +355,10 @@ def test_evenly_spread_draws_give_every_token_its_share():
     assert (shares - expected).abs().max() < 2e-3
 
 
-def test_a_deep_stack_of_shared_heads_decodes_alike(anywhere):
-    """As in LLaMA: rotary, fewer key heads, gated, RMS norms."""
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_deep_stack_of_shared_heads_decodes_alike(stacked, anywhere, monkeypatch):
+    """As in LLaMA: rotary, fewer key heads, gated, RMS norms; also with queries, keys and values in one product."""
+    monkeypatch.setattr(in_place, "STACKED", {"cpu"} if stacked else set())
     torch.manual_seed(0)
     shape = {"width": 16, "heads": 4, "key_value_heads": 2, "feedforward": "swiglu", "norm": "rms", "bias": False}
     config = TransformerConfig(
@@ -331,3 +371,19 @@ def test_a_deep_stack_of_shared_heads_decodes_alike(anywhere):
         for token in one.ids:
             assert int(stepper(Inputs(Padded.of([text])))[0, -1].argmax()) == token
             text.append(token)
+
+
+@pytest.mark.parametrize("architecture", ["decoder", "encoder_decoder"])
+def test_rows_that_begin_alike_are_read_once(architecture, monkeypatch):
+    case = transformer_case(architecture, "rotary" if architecture == "decoder" else "sinusoidal", prompts=(4, 2))
+    prompts, source = case.inputs.tokens.rows(), case.inputs.source
+    again = [0, 1, 0, 0, 1]
+    inputs = Inputs(Padded.of([prompts[row] for row in again]), source and Padded.of([source.rows()[r] for r in again]))
+    decoder, read = case.stepper.in_place(), []
+    original = InPlaceDecoder._read
+    monkeypatch.setattr(InPlaceDecoder, "_read", lambda own, told: (read.append(told), original(own, told))[1])
+    with torch.no_grad():
+        found, _ = decoder.step(torch.tensor([prompts[row][-1] for row in again]), decoder.start(inputs))
+    assert [len(one.tokens.ids) for one in read] == [2]
+    for row, logits in zip(again, found, strict=True):
+        assert torch.allclose(logits.log_softmax(-1), case.after(row, ()), atol=1e-9)

@@ -7,6 +7,7 @@ import torch
 from small_steppers import sharpened
 
 from regard.data.batching import Inputs, Padded
+from regard.decoding import paths
 from regard.decoding.beam import search_all
 from regard.decoding.engine import generate, stream
 from regard.decoding.hypothesis import Stop
@@ -15,6 +16,7 @@ from regard.decoding.stepper import Stepper
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from small_models import small_model
 
 VOCABULARY, LIMIT, KEPT, NEW = 23, 7, 3, 19
 PROMPTS = [[5], [3, 1, 4, 1, 5], [9, 2, 6, 5, 3, 5, 8], [9, 7, 9, 3, 2, 3, 8, 4, 6]]
@@ -81,3 +83,26 @@ def test_several_tokens_at_once_are_as_many_steps():
     for column in range(ids.shape[1]):
         logits, state = stepper.step(ids[:, column], state)
         assert torch.equal(together[:, column], logits)
+
+
+def test_a_window_that_need_not_slide_is_decoded_by_the_engine(monkeypatch):
+    inputs, stop = Inputs(Padded.of([[5], [3, 1, 4]], side="left")), Stop(VOCABULARY, LIMIT - 3)
+    for strategy in (Greedy(), Sample(seed=3), Beam(2)):
+        plain = generate(Sliding(model("rotary"), LIMIT), inputs, strategy, stop)
+        with monkeypatch.context() as anywhere:
+            anywhere.setattr(paths, "DEVICES", {"cpu"})
+            found = generate(Sliding(model("rotary"), LIMIT), inputs, strategy, stop)
+            sliding = generate(Sliding(model("rotary"), LIMIT), inputs, strategy, STOP)
+        assert [one.ids for one in found] == [one.ids for one in plain]
+        assert {one.path for one in found} == {"in place"}
+        assert {one.path for one in (*plain, *sliding)} == {"plain"}
+
+
+def test_a_language_model_answers_by_the_engine(monkeypatch):
+    """From texts: a model whose positions are learnt has a window, which need not slide for a short answer."""
+    asked = small_model("language_modelling", positions="learned", max_positions=32)
+    plain = asked.hypotheses(["the cat", "a"])
+    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
+    found = asked.hypotheses(["the cat", "a"])
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    assert {one.path for one in found} == {"in place"}

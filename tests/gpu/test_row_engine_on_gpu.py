@@ -7,11 +7,12 @@ import torch
 
 from regard.data.batching import Inputs, Padded
 from regard.decoding import paths
-from regard.decoding.engine import generate
+from regard.decoding.engine import generate, generate_ranked
+from regard.decoding.filters import Renormalized, Suppressed
 from regard.decoding.hypothesis import Stop
 from regard.decoding.requests import RowRequest
 from regard.decoding.row_engine import Capacity, RowEngine
-from regard.decoding.strategies import Greedy, Sample
+from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
@@ -71,6 +72,32 @@ def test_the_graph_writes_what_the_plain_loop_writes(name, strategy, monkeypatch
     assert [one.ids for one in found] == [one.ids for one in plain]
     for own, other in zip(found, plain, strict=True):
         assert abs(own.score - other.score) < 1e-6 * len(own.ids)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("name", ["learned", "llama", "encoder_decoder"])
+def test_a_graph_finds_what_the_plain_beam_finds(name, size, monkeypatch):
+    """Twice: captured, and replayed in the same memory."""
+    model = build(name)
+    stop = Stop(END, 60, other_eos_ids=(5,))
+    for _ in range(2):
+        found = generate_ranked(model, inputs(model), Beam(size), stop)
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(paths, "DEVICES", set())
+        plain = generate_ranked(model, inputs(model), Beam(size), stop)
+    assert {one.path for own in found for one in own} == {"graph"}
+    assert [[one.ids for one in own] for own in found] == [[one.ids for one in own] for own in plain]
+    for own, other in zip(found, plain, strict=True):
+        assert [one.score for one in own] == pytest.approx([one.score for one in other], abs=1e-6)
+
+
+def test_a_beam_with_filters_replays_too(monkeypatch):
+    model, filters = build("llama"), (Suppressed((3,)), Renormalized())
+    found = generate_ranked(model, inputs(model), Beam(3), Stop(END, 30), filters)
+    monkeypatch.setattr(paths, "DEVICES", set())
+    plain = generate_ranked(model, inputs(model), Beam(3), Stop(END, 30), filters)
+    assert {one.path for own in found for one in own} == {"graph"}
+    assert [[one.ids for one in own] for own in found] == [[one.ids for one in own] for own in plain]
 
 
 def test_rows_that_come_and_go_between_replays_write_what_they_write_alone(monkeypatch):

@@ -142,3 +142,14 @@ def test_a_whole_model_is_near_the_one_it_was(tied):
     assert not torch.equal(found, expected)
     alone = model(regard.Inputs(regard.Padded.of([[2, 2, 60]])))[0]
     torch.testing.assert_close(alone, found[1, :3], rtol=1e-5, atol=0.02 * float(expected.abs().max()))
+
+
+def test_a_table_that_is_looked_up_is_read_as_it_was():
+    """And not made anew from its rounded numbers at every look."""
+    torch.manual_seed(0)
+    table = TokenEmbedding(53, 24)
+    before = table.weight.detach().clone()
+    keep_int8(table)
+    ids = torch.tensor([[3, 52, 0]])
+    assert torch.equal(table(ids), before[ids] * table.factor)
+    assert table.weight.data_ptr() == table.plain_weight().data_ptr()

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import regard
+from regard.api.exploring.questions import QUESTIONS
 from regard.api.exploring.reading import A_SESSION, GoneError, TextStore, Wanted, read
 from small_models import small_model
 
@@ -120,6 +121,65 @@ def test_a_question_about_what_is_not_there_gets_a_sentence(client, what, body, 
     found = asked(client, f"ask/{what}", reading=reading, **body)
     assert found.status_code in (400, 422)
     assert said in " ".join(found.json().values())
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"NaN", b"1e999", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 20_000]
+)
+@pytest.mark.parametrize("path", ["/api/read", "/api/ask/rows"])
+def test_a_request_that_is_no_object_gets_a_sentence(client, path, body):
+    found = client.post(path, content=body, headers={"content-type": "application/json"})
+    assert found.status_code in (400, 422)
+    assert set(found.json()) == {"error", "remedy"}
+
+
+@pytest.mark.parametrize("value", [None, -1, 10**30, 1.5, "\x00", [[]], {"a": {"b": []}}], ids=ascii)
+def test_whatever_a_field_holds_the_answer_is_a_sentence_or_an_answer(client, value):
+    """Every field of every question that may be asked of a text."""
+    found = asked(client, model="gpt", text=TEXT, new_tokens=2).json()
+    known = {"layer": found["layers"][0]["name"], "head": 0, "row": 0, "key": 0, "rows": [0], "columns": [0, 1]}
+    known |= {"without": ["decoder.0.self:0"], "word": "a", "sentences": ["a cat", "a mat"], "other": "a cat"}
+    known |= {"format": "json"}
+    for what, (question, _) in QUESTIONS.items():
+        fields = {name: known[name] for name in question.model_fields if name in known}
+        if what == "window":
+            fields["rows"] = [0, 1]
+        for name in [*question.model_fields, "unheard_of"]:
+            answer = asked(client, f"ask/{what}", reading=found["reading"], **{**fields, name: value})
+            assert answer.status_code in (200, 400, 422), (what, name)
+            assert answer.status_code == 200 or answer.json()["error"], (what, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "שלום עולם",
+        "مرحبا",
+        "你好世界",
+        "👩‍👩‍👧‍👦",
+        "\u200b\u200b",
+        "\u202eabc\u202c",
+        "\x00\x01",
+        "a\u0301" * 9,
+        "<script>",
+        "<eos>",
+        "x" * 49,
+    ],
+    ids=ascii,
+)
+def test_any_writing_is_read_and_asked_about(client, text):
+    found = asked(client, model="gpt", text=text, new_tokens=2)
+    assert found.status_code == 200
+    reading, layer = found.json()["reading"], found.json()["layers"][0]["name"]
+    for what, more in {
+        "tokens": {},
+        "measures": {},
+        "steps": {"layer": layer, "head": 0, "row": 0},
+        "window": {"layer": layer, "head": 0, "rows": [0, 1], "columns": [0, 1], "words": True},
+        "path": {"new_tokens": 2},
+        "export": {"layer": layer, "format": "svg"},
+    }.items():
+        assert asked(client, f"ask/{what}", reading=reading, **more).status_code == 200, what
 
 
 def test_a_reading_is_its_own_pages_alone(client):

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.axes import Key, RowIds, Value
 from regard.errors import InputError
+from regard.layers.stacked import StackedMaps
 
 SPARE = 64
 """Tokens of room made at a time, at least; a quarter of what is there where that is more."""
@@ -89,8 +90,8 @@ class KeyValues(AttentionState):
     def select(self, rows: RowIds) -> "KeyValues":
         """These sequences, in this order: to reorder beams, repeat or drop rows."""
         if self.room is None:
-            return KeyValues(self.keys[rows], self.values[rows])
-        room = Room(self.room.keys[rows], self.room.values[rows], self.tokens)
+            return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+        room = Room(self.room.keys.index_select(0, rows), self.room.values.index_select(0, rows), self.tokens)
         return KeyValues(room.keys[:, :, : self.tokens], room.values[:, :, : self.tokens], room)
 
     def settled(self) -> "KeyValues":
@@ -118,12 +119,22 @@ class StaticKeyValues(AttentionState):
 
     keys: Float[Tensor, "rows kv_heads room head_width"]
     values: Float[Tensor, "rows kv_heads room value_width"]
+    maps: StackedMaps | None = None
+    """The layer's queries, keys and values in one product, where that pays."""
 
     @classmethod
-    def allocate(cls, rows: int, heads: int, room: int, widths: tuple[int, int], like: Tensor) -> "StaticKeyValues":
+    def allocate(
+        cls,
+        rows: int,
+        heads: int,
+        room: int,
+        widths: tuple[int, int],
+        like: Tensor,
+        maps: StackedMaps | None = None,
+    ) -> "StaticKeyValues":
         """Nothing yet; of keys and values as wide as this, and of the type that a model of `like` keeps them in."""
-        made = (_wide(like.new_zeros(0)).new_zeros(rows, heads, room, width) for width in widths)
-        return cls(*made)
+        keys, values = (_wide(like.new_zeros(0)).new_zeros(rows, heads, room, width) for width in widths)
+        return cls(keys, values, maps)
 
     def write(self, newer: KeyValues, positions: Int[Tensor, "rows tokens"]) -> None:
         """Put every row's new tokens at their positions."""
@@ -142,7 +153,7 @@ class StaticKeyValues(AttentionState):
 
     def part(self, rows: int, tokens: int) -> "StaticKeyValues":
         """The first so many rows and tokens of this same memory."""
-        return StaticKeyValues(self.keys[:rows, :, :tokens], self.values[:rows, :, :tokens])
+        return StaticKeyValues(self.keys[:rows, :, :tokens], self.values[:rows, :, :tokens], self.maps)
 
     def move(self, rows: RowIds, places: RowIds) -> None:
         """Copy these rows into the places of others."""
@@ -151,10 +162,10 @@ class StaticKeyValues(AttentionState):
 
     def select(self, rows: RowIds) -> "StaticKeyValues":
         """Copies of these rows, in this order."""
-        return StaticKeyValues(self.keys[rows], self.values[rows])
+        return StaticKeyValues(self.keys[rows], self.values[rows], self.maps)
 
     def copy(self) -> "StaticKeyValues":
-        return StaticKeyValues(self.keys.clone(), self.values.clone())
+        return StaticKeyValues(self.keys.clone(), self.values.clone(), self.maps)
 
 
 def gathered(held: Tensor, columns: Int[Tensor, "rows columns"]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention of one query per row, as every step of decoding asks it: PyTorch's fused kernel, without a choice.
+"""Attention of a few queries per row, as every step of decoding asks it: PyTorch's fused kernel, without a choice.
 
 The work is so little that choosing a kernel for it would take longer than the kernel; this is what `MultiHeadAttention`
 calls while decoding on a CPU, and anywhere from a cache that is written in place. Equal to the reference to rounding.
@@ -25,13 +25,13 @@ from regard.axes import Attended, Key, Query, Value
 
 @dataclass(frozen=True, eq=False)
 class StepTable(Dense):
-    """What a step of decoding adds to the scores of one query per row, worked out once for all layers that share it.
+    """What a step of decoding adds to the scores of a few queries per row, worked out once for all layers.
 
     Mask and bias are both in `numbers`, `-inf` where nothing may be seen. Every query sees itself, so that no row is
     empty: whoever makes one knows it.
     """
 
-    numbers: Float[Tensor, "#batch #heads 1 keys"]
+    numbers: Float[Tensor, "#batch #heads queries keys"]
 
     @classmethod
     def of(cls, mask: Mask, bias: Bias | None, query: Query, shape: Shape, positions: Positions | None) -> "StepTable":
@@ -54,7 +54,7 @@ def suits_one_query(query: Query, similarity: Similarity, bias: Bias | Tensor | 
     )
 
 
-def attend_one(
+def attend_few(
     query: Query,
     key: Key,
     value: Value,
@@ -65,17 +65,19 @@ def attend_one(
     """`softmax(scale · q Kᵀ, where the mask allows) · V`; query heads that share a key head are queries of it."""
     assert isinstance(similarity, InnerProduct)
     check_numbers(query)
-    batch, heads, _, _ = query.shape
+    batch, heads, queries, _ = query.shape
     kv_heads, keys = key.shape[1], key.shape[2]
     table = None
     if isinstance(mask, StepTable):
         table = mask.numbers
     elif mask is not None:
-        table = dense_table(mask, (batch, heads, 1, keys), query.device, positions)
+        table = dense_table(mask, (batch, heads, queries, keys), query.device, positions)
     if table is not None and table.shape[1] > 1:
-        table = table.expand(batch, -1, -1, -1).reshape(batch, kv_heads, heads // kv_heads, keys)
+        table = table.expand(batch, -1, -1, -1).reshape(batch, kv_heads, -1, keys)
+    elif table is not None and queries > 1 and heads > kv_heads:
+        table = table.repeat(1, 1, heads // kv_heads, 1)
     query, key, scale = similarity.as_dot(query, key)
-    grouped = query.reshape(batch, kv_heads, heads // kv_heads, -1)
+    grouped = query.reshape(batch, kv_heads, heads // kv_heads * queries, -1)
     with nullcontext() if query.device.type == "cpu" else sdpa_kernel(list(Sdpa.backends)):
         out = F.scaled_dot_product_attention(grouped, key, value, attn_mask=table, scale=scale)
-    return out.view(batch, heads, 1, -1)
+    return out.view(batch, heads, queries, -1)

@@ -136,6 +136,8 @@ class ExactAttention(HeadAttention, Mechanism):
         """The new tokens' keys and values join those before, and the queries read all of them."""
         rotate = self.rotation(context)
         if isinstance(state, StaticKeyValues):
+            if state.maps is not None:
+                return self._in_place(*self.together(inputs, state.maps, rotate), state, context), state
             return self._in_place(self.queries(inputs, rotate), self.keys_values(inputs, rotate), state, context), state
         query, before = self.queries(inputs, rotate), None if state is None else self._own(state)
         if self.slot.cross:
@@ -151,8 +153,10 @@ class ExactAttention(HeadAttention, Mechanism):
             raise InputError(
                 "nothing says where tokens stand in a cache with room", "give `query_positions` and a mask"
             )
-        state.write(new, positions)
+        state.write(new, positions if context.columns is None else context.columns)
         held = KeyValues(state.keys, state.values)
+        if context.columns is not None:
+            return self.read(query, held, mask=mask)
         if query.shape[2] == 1 and isinstance(self.attend.similarity, InnerProduct) and not torch.is_grad_enabled():
             shape = (*query.shape[:3], held.tokens)
             like = query.to(held.keys.dtype)

@@ -53,6 +53,8 @@ class LayerContext:
     """An encoder's tokens themselves, for a mechanism that treats some of them otherwise."""
     query_positions: Positions | None = None
     """Where the new tokens stand among the keys of a cache with room; where absent, behind all that were read."""
+    columns: Int[Tensor, "batch tokens"] | None = None
+    """Where a cache with room keeps the new tokens, if not at their positions: the mask says what each may see."""
     _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: object, make: Callable[[], Made]) -> Made:

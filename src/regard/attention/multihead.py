@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.attention.bias import Bias
 from regard.attention.cache import KeyValues
 from regard.attention.core import attend
-from regard.attention.decode_step import StepTable, attend_one, suits_one_query
+from regard.attention.decode_step import StepTable, attend_few, suits_one_query
 from regard.attention.mask import Mask
 from regard.attention.mask_algebra import MaskMod, Positions, as_mask
 from regard.attention.projections import PLAIN, ProjectionOptions, Projections
@@ -42,7 +42,7 @@ class Attend(nn.Module):
         """The attended values of every head."""
         dropout = self.dropout if self.training else 0.0
         if isinstance(mask, StepTable) or suits_one_query(query, self.similarity, bias, dropout):
-            return attend_one(query, memory.keys, memory.values, self.similarity, mask, query_positions)
+            return attend_few(query, memory.keys, memory.values, self.similarity, mask, query_positions)
         return attend(
             query,
             memory.keys,

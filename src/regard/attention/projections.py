@@ -16,6 +16,7 @@ from regard.attention.slot import Slot
 from regard.axes import Attended, Hidden, Query
 from regard.layers.linear import Linear
 from regard.layers.norm import NormKind, norm
+from regard.layers.stacked import StackedMaps
 
 Projection = Literal["query", "key", "value", "output"]
 PROJECTIONS: tuple[Projection, ...] = ("query", "key", "value", "output")
@@ -59,20 +60,40 @@ class Projections(nn.Module):
 
     def queries(self, inputs: Hidden, rotate: Rotate | None = None) -> Query:
         """The inputs' queries: [batch, heads, tokens, head_width]."""
-        query = self._split(self.query(inputs), self.heads)
-        query = query if self.query_norm is None else self.query_norm(query)
-        return rotate(query) if rotate else query
+        return self._asked(self.query(inputs), rotate)
 
     def keys_values(self, memory: Hidden, rotate: Rotate | None = None) -> KeyValues:
         """The memory's keys and values: [batch, key_value_heads, tokens, head_width and value_width]."""
-        key, value = (self._split(one(memory), self.key_value_heads) for one in (self.key, self.value))
-        key = key if self.key_norm is None else self.key_norm(key)
-        return KeyValues(rotate(key) if rotate else key, value)
+        return self._kept(self.key(memory), self.value(memory), rotate)
+
+    def stacked(self) -> StackedMaps | None:
+        """The maps of queries, keys and values as one; None where they are not plain."""
+        return StackedMaps.of([self.query, self.key, self.value])
+
+    def together(self, inputs: Hidden, maps: StackedMaps, rotate: Rotate | None = None) -> tuple[Query, KeyValues]:
+        """Queries, keys and values of the same inputs by one product."""
+        query, key, value = maps.times(inputs)
+        return self._asked(query, rotate), self._kept(key, value, rotate)
 
     def joined(self, attended: Attended) -> Hidden:
         """What every head read, side by side, projected: [batch, tokens, width]."""
         out: Hidden = self.output(attended.transpose(1, 2).flatten(2))
         return out
+
+    def _asked(self, projected: Float[Tensor, "batch tokens query_part"], rotate: Rotate | None) -> Query:
+        query = self._split(projected, self.heads)
+        query = query if self.query_norm is None else self.query_norm(query)
+        return rotate(query) if rotate else query
+
+    def _kept(
+        self,
+        keys: Float[Tensor, "batch tokens key_part"],
+        values: Float[Tensor, "batch tokens value_part"],
+        rotate: Rotate | None,
+    ) -> KeyValues:
+        key, value = (self._split(one, self.key_value_heads) for one in (keys, values))
+        key = key if self.key_norm is None else self.key_norm(key)
+        return KeyValues(rotate(key) if rotate else key, value)
 
     def _split(self, projected: Hidden, heads: int) -> Float[Tensor, "batch heads tokens part"]:
         """Into heads: [batch, tokens, heads · part] to [batch, heads, tokens, part]."""

@@ -3,6 +3,7 @@
 Contestants take turns, so that a machine that slows down slows them all; the median of the rounds counts.
 """
 
+import os
 import platform
 import statistics
 import subprocess
@@ -21,8 +22,10 @@ from regard import __version__
 from regard.files import write_json
 
 Work = Callable[[], object]
-MEASURED = ("transformers", "x-transformers", "gensim", "numba")
+MEASURED = ("transformers", "x-transformers", "gensim", "numba", "ctranslate2")
 """Packages whose versions stand beside the figures."""
+SWITCHES = ("ONEDNN_MAX_CPU_ISA", "CT2_FORCE_CPU_ISA")
+"""Variables of the environment that keep instructions from being used."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ def circumstances(device: str = "cpu") -> dict[str, Any]:
         "device": torch.cuda.get_device_name()
         if device == "cuda"
         else f"CPU, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}",
+        **{name: os.environ[name] for name in SWITCHES if name in os.environ},
         **{name: version(name) for name in MEASURED if installed(name.replace("-", "_"))},
     }
 

@@ -1,6 +1,7 @@
 """`regard bench`: speed and memory side by side with the peers, in one run."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -30,6 +31,9 @@ class Subject(StrEnum):
 ON_GPU = (Subject.ATTENTION, Subject.TRAIN, Subject.DECODE)
 """What can be measured on a GPU too, and is where there is one."""
 
+Minutes = Annotated[float | None, typer.Option(help="Of attention and decode: begin nothing new after so many.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Of attention and decode: go on with what --out holds.")]
+
 
 def bench(
     subject: Annotated[Subject, typer.Argument(help="What to measure.")],
@@ -44,12 +48,12 @@ def bench(
     ] = None,
     mechanism: Annotated[list[str] | None, typer.Option(help="Of attention: this one and exact; repeat it.")] = None,
     causal: Annotated[bool, typer.Option("--causal", help="Of attention: mechanisms as a decoder has them.")] = False,
-    minutes: Annotated[float | None, typer.Option(help="Of attention: begin nothing new after so many.")] = None,
+    minutes: Minutes = None,
     on: Annotated[
         Path | None, typer.Option(help="Of attention: a text, for the error against exact attention.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Of attention: the trained model that reads the text.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Of attention: go on with what --out holds.")] = False,
+    resume: Resume = False,
     to: Annotated[Path | None, typer.Option(help="Of attention: the curves by length, a .png, .svg or .pdf.")] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -74,10 +78,10 @@ def bench(
         if device == "cuda":
             raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
         chosen = "cpu"
-    _refuse(subject, data, questions, asked, out, to)
+    _refuse(subject, chosen, data, questions, asked, out, to)
     kept = read_json(out, "leave --resume out")["rows"] if resume and out is not None and out.is_file() else []
     found: list[dict[str, Any]] = []
-    total = asked.count(chosen) if asked.anything else None
+    total = asked.count(chosen) if subject == Subject.ATTENTION and asked.anything else None
     with MeasuringBar(console(quiet)) as bar:
         for row in _text_rows(subject, data, questions) or _rows(subject, chosen, asked, kept, quiet):
             found.append(row)
@@ -95,6 +99,7 @@ def bench(
 
 def _refuse(
     subject: Subject,
+    device: str,
     data: Path | None,
     questions: Path | None,
     asked: MechanismsAsked,
@@ -106,7 +111,9 @@ def _refuse(
         raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
     if questions and subject != Subject.VECTORS:
         raise InputError(f"`bench {subject}` asks no questions", "leave --questions out")
-    if subject != Subject.ATTENTION and (asked.anything or to is not None):
+    in_parts = subject == Subject.DECODE and device == "cpu"
+    others = replace(asked, minutes=None, resume=False) if in_parts else asked
+    if subject != Subject.ATTENTION and (others.anything or to is not None):
         raise InputError(
             f"`bench {subject}` measures no mechanisms", "use `bench attention`, or leave their options out"
         )
@@ -143,7 +150,7 @@ def _rows(
     trained = training_on_gpu if device == "cuda" else training
     peers, rows = {
         Subject.TRAIN: (trained.PEERS, trained.rows),
-        Subject.DECODE: (decoding.PEERS, partial(decoding.rows, device)),
+        Subject.DECODE: (decoding.PEERS, partial(decoding.rows, device, kept, asked.until)),
         Subject.FAMILIES: (families.PEERS, families.rows),
     }[subject]
     for name, package in peers.items():

@@ -32,6 +32,11 @@ class MechanismsAsked:
             raise InputError(f"a length of {min(self.lengths)} has no tokens", "use 1 or more")
 
     @property
+    def until(self) -> float | None:
+        """When to begin nothing new, by the clock that only goes on."""
+        return None if self.minutes is None else time.monotonic() + 60 * self.minutes
+
+    @property
     def anything(self) -> bool:
         """Whether anything is asked of mechanisms alone."""
         return self != MechanismsAsked([], [], False, None, None, None, False)
@@ -46,10 +51,9 @@ class MechanismsAsked:
         for name in self.mechanisms:
             if name not in MECHANISMS:
                 raise InputError(f"mechanism {name!r} is unknown", choose(name, MECHANISMS))
-        lengths, mechanisms = self.lengths or None, self.mechanisms or None
+        lengths, mechanisms, until = self.lengths or None, self.mechanisms or None, self.until
         if self.on is not None and self.model is not None:
             return attention_error.rows(self.model, self.on, device, lengths, mechanisms)
-        until = None if self.minutes is None else time.monotonic() + 60 * self.minutes
         kinds = (True,) if self.causal else (False, True)
         return chain.from_iterable(
             growth.rows(device, lengths, causal=causal, mechanisms=mechanisms, known=kept, until=until)

@@ -24,12 +24,14 @@ from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Generated, Ren
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
 from regard.decoding.paths import decode_in_place, why_plain
-from regard.decoding.sliding import Sliding
+from regard.decoding.row_beams import decode_beams
+from regard.decoding.sliding import Sliding, unslid
 from regard.decoding.speculative import Draft, speculate
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample, Strategy
 from regard.decoding.trace import BeamWatch, StepWatch
 from regard.errors import InputError
+from regard.models.network import Network
 
 
 class DecodingListener(Protocol):
@@ -116,13 +118,19 @@ def generate_ranked(
     `draft` tokens are guessed (speculative.py), unless somebody watches.
     """
     filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
+    if not isinstance(strategy, Contrastive):  # which reads one token more
+        stepper = unslid(stepper, inputs, stop.max_new_tokens)
     if draft is not None and not listeners.get():
         moments = _guessed(stepper, inputs, strategy, stop, filters, draft, numbers)
         return [[replace(one, path="speculative")] for one in collect(len(numbers), moments)]
     with decoding(inputs) as finished:
-        if isinstance(strategy, Beam):
+        in_place = _in_place(stepper, inputs, strategy, stop, filters)
+        if isinstance(strategy, Beam) and in_place:
+            assert isinstance(stepper, Network)
+            found = decode_beams(stepper, inputs, strategy, stop, filters)
+        elif isinstance(strategy, Beam):
             found = search_all(_Told(stepper), inputs, strategy, stop, filters)
-        elif isinstance(strategy, Greedy | Sample) and _in_place(stepper, inputs, strategy, stop, filters):
+        elif isinstance(strategy, Greedy | Sample) and in_place:
             found = [[one] for one in decode_in_place(stepper, inputs, strategy, stop, filters, numbers)]
         else:
             chosen = collect(len(numbers), _moments(_Told(stepper), inputs, strategy, stop, filters, None, numbers))

@@ -14,7 +14,8 @@ from regard.decoding.penalties import RepetitionPenalty
 from regard.decoding.requests import RowRequest
 from regard.decoding.row_engine import ENDS, decode
 from regard.decoding.stepper import Stepper
-from regard.decoding.strategies import Greedy, Sample, Strategy
+from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.models.in_place import branches_unsupported
 from regard.models.network import Network
 
 DEVICES = frozenset({"cuda"})
@@ -29,7 +30,7 @@ def why_plain(
         return f"{type(stepper).__name__} decodes by steps of its own"
     if stepper.device.type not in DEVICES:
         return f"on {stepper.device.type} it is as fast"
-    if not isinstance(strategy, Greedy | Sample):
+    if not isinstance(strategy, Greedy | Sample | Beam):
         return f"{type(strategy).__name__} looks at several rows at once"
     asking = [type(one).__name__ for one in filters if not one.on_device]
     if asking:
@@ -38,12 +39,23 @@ def why_plain(
         return "what was written is looked at after every step"
     if stepper.training:
         return "the model is in training"
+    if isinstance(strategy, Beam) and (reason := _why_plain_beam(stepper, strategy, stop)) is not None:
+        return reason
     if len(stop.eos_ids) > ENDS:
         return f"{len(stop.eos_ids)} tokens end a text"
     longest, limit = inputs.tokens.ids.shape[1] + stop.max_new_tokens, stepper.config.position_limit
     if limit is not None and longest > limit:
         return f"{longest} tokens are more than {limit} positions"
     return stepper.in_place_unsupported()
+
+
+def _why_plain_beam(stepper: Network, strategy: Beam, stop: Stop) -> str | None:
+    """Why a beam of this kind is searched by the plain loop."""
+    if strategy.parts > 1:
+        return "groups of beams are searched one after the other"
+    if len(stop.eos_ids) >= stepper.config.vocabulary:
+        return "all tokens end a text"
+    return stepper.in_place_unsupported() or branches_unsupported(stepper.in_place().model)
 
 
 def decode_in_place(

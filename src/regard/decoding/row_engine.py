@@ -8,10 +8,8 @@ How many rows a step is made for is a power of two, and how many keys it looks a
 are captured. `Model.run` decodes through this, and so may whoever has texts coming and going.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -19,10 +17,11 @@ from regard.data.batching import Inputs, Padded
 from regard.decoding.beam import check_likely, nothing_left
 from regard.decoding.cuda_graph import Replays
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.kept_engines import KeptEngines
 from regard.decoding.requests import RowRequest, Rows, kinds_of
 from regard.decoding.row_step import step_rows
 from regard.errors import InputError
-from regard.models.in_place import InPlaceDecoder, rounded
+from regard.models.in_place import InPlaceDecoder, reach_of, rounded
 from regard.models.network import Network
 
 TOGETHER = 16
@@ -101,7 +100,7 @@ class RowEngine:
             return
         count = min(count, max(self._left(row) for row, one in enumerate(self.held) if one is not None))
         rows = self._bucket(max(row for row, one in enumerate(self.held) if one is not None) + 1)
-        reach = min(_reach(max(self.reached) + count), self.state.room)
+        reach = min(reach_of(max(self.reached) + count), self.state.room)
         state, kinds, part = self.state.part(rows), kinds_of(asked), self.rows.part(rows)
         filters = asked[0].filters
 
@@ -203,25 +202,7 @@ class RowEngine:
             )
 
 
-def _reach(tokens: int) -> int:
-    """How many keys a step looks at: a power of two or one and a half times it, from 64; 128 comes next."""
-    size = 64
-    while size < tokens:
-        halfway = size & (size - 1) == 0 and size > 64
-        size = size * 3 // 2 if halfway else size // 3 * 4 if size > 64 else 128
-    return size
-
-
-@dataclass
-class _Kept:
-    """An engine, what its graphs were captured of, and whether anybody uses it."""
-
-    engine: RowEngine
-    weights: tuple[int, ...]
-    lock: threading.Lock
-
-
-_KEPT: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
+KEPT: KeptEngines[RowEngine] = KeptEngines()
 
 
 def decode(model: Network, requests: Sequence[RowRequest]) -> list[Hypothesis]:
@@ -231,34 +212,19 @@ def decode(model: Network, requests: Sequence[RowRequest]) -> list[Hypothesis]:
         max(one.length for one in requests),
         max(len(one.source or ()) for one in requests),
     )
-    kept = _kept_for(model, capacity)
-    engine = kept.engine if kept is not None else RowEngine(model.in_place(), capacity)
-    try:
-        asked = [replace(one) for one in requests]  # the same request may be there twice
-        engine.admit(asked)
-        places = {id(one): place for place, one in enumerate(asked)}
-        found: dict[int, Hypothesis] = {}
-        while engine.busy:
-            engine.step()
-            found |= {places[id(request)]: hypothesis for request, hypothesis in engine.retire()}
-    finally:
-        engine.clear()
-        if kept is not None:
-            kept.lock.release()
+
+    def made(before: RowEngine | None) -> RowEngine:
+        return RowEngine(model.in_place(), capacity if before is None else before.capacity.joined(capacity))
+
+    with KEPT.taken(model, lambda engine: engine.capacity.holds(capacity), made) as engine:
+        try:
+            asked = [replace(one) for one in requests]  # the same request may be there twice
+            engine.admit(asked)
+            places = {id(one): place for place, one in enumerate(asked)}
+            found: dict[int, Hypothesis] = {}
+            while engine.busy:
+                engine.step()
+                found |= {places[id(request)]: hypothesis for request, hypothesis in engine.retire()}
+        finally:
+            engine.clear()
     return [found[place] for place in range(len(requests))]
-
-
-def _kept_for(model: Network, capacity: Capacity) -> _Kept | None:
-    """The model's engine, large enough and ours until it is released; None where somebody else is using it."""
-    weights = tuple(one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
-    kept = _KEPT.get(model)
-    if kept is not None and not kept.lock.acquire(blocking=False):
-        return None
-    if kept is None or kept.weights != weights or not kept.engine.capacity.holds(capacity):
-        same = kept is not None and kept.weights == weights
-        wanted = kept.engine.capacity.joined(capacity) if kept is not None and same else capacity
-        _KEPT.pop(model, None)
-        kept = _Kept(RowEngine(model.in_place(), wanted), weights, threading.Lock())
-        kept.lock.acquire()
-        _KEPT[model] = kept
-    return kept

@@ -21,8 +21,8 @@ def step_rows(
     scores = apply(filters, logits, rows.generated) if filters else logits
     draws = uniform(rows.seeds, rows.written) if kinds.draws else None
     ids = choose(scores, rows.asked, kinds, draws)
-    wide = logits if logits.dtype == rows.likely.dtype else logits.float()
-    likely = wide.gather(1, ids[:, None]) - wide.logsumexp(dim=-1, keepdim=True)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    likely = logits.log_softmax(dim=-1, dtype=wide).gather(1, ids[:, None])
     if filters:
         nothing = scores.gather(1, ids[:, None]).squeeze(1).isneginf() & rows.going & (rows.lost < 0)
         rows.lost.copy_(torch.where(nothing, rows.written, rows.lost))

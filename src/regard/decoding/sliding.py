@@ -14,7 +14,7 @@ beside it in a batch changes nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 from jaxtyping import Float, Int
@@ -92,3 +92,9 @@ class Sliding(Generic[S]):
 
     def _kept(self, row: Sequence[int]) -> Sequence[int]:
         return row if len(row) <= self.limit else row[-max(self.limit // 2, 1) :]
+
+
+def unslid(stepper: Stepper[Any], inputs: Inputs, new_tokens: int) -> Stepper[Any]:
+    """The model itself, where its window need not slide for texts and answers of this length."""
+    longest = inputs.tokens.ids.shape[1] + new_tokens - 1  # the last token is not read
+    return stepper.stepper if isinstance(stepper, Sliding) and longest <= stepper.limit else stepper

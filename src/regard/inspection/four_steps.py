@@ -10,6 +10,7 @@ from regard.attention.lowering import bias_values
 from regard.attention.mask_algebra import Grid
 from regard.errors import InputError
 from regard.inspection.capture import Recording
+from regard.inspection.wide import widened
 
 
 class Pieces(NamedTuple):
@@ -46,9 +47,9 @@ def four_steps(seen: Recording, layer: str, head: int, row: int, batch: int | No
     one, many = query.view(1, 1, 1, -1), key[None, None]
     dotted = call.similarity.as_dot(one, many)
     if dotted is None:
-        raw, scale = call.similarity.scores(one, many).flatten(), 1.0
+        raw, scale = widened(call.similarity.scores(one, many)).flatten(), 1.0
     else:
-        one, many, scale = dotted
+        one, many, scale = widened(dotted[0]), widened(dotted[1]), dotted[2]
         raw = (one @ many.transpose(-2, -1)).flatten()
     shape = (1, path.heads, call.query.shape[2], call.keys)
     grid = Grid.of(shape, query.device, torch.tensor([place], device=query.device), call.positions_of(at))
@@ -61,6 +62,7 @@ def four_steps(seen: Recording, layer: str, head: int, row: int, batch: int | No
     if call.mask is not None:
         mask = call.mask.select(torch.tensor([at], device=query.device))
         allowed = mask.allowed(grid).expand(1, path.heads, 1, call.keys)[0, head, 0]
+    values = widened(values)
     weights = seen.weights(layer, head, rows=[row], batch=batch)[0][: real.stop - real.start]
     return Pieces(
         one.flatten(),

@@ -23,6 +23,7 @@ from regard.attention.slot import Site
 from regard.data.batching import Inputs
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import InputError, choose
+from regard.inspection.wide import InFloat32, is_half
 
 TILE = 4_000_000
 """Weights computed at a time when all rows are asked for."""
@@ -81,7 +82,7 @@ class AttentionRecord:
         return weights(
             self.query[at].to(keys.dtype),  # of a run in half precision, later keys are kept wider than the first ones
             keys[:, :, : self.keys],
-            similarity=self.similarity,
+            similarity=InFloat32(self.similarity) if is_half(keys.dtype) else self.similarity,
             mask=None if self.mask is None else self.mask.select(at),
             bias=bias,
             rows=torch.tensor(places, device=keys.device),

@@ -10,6 +10,8 @@ one of whole numbers: it is exact, and a row's result is the same bit for bit al
     one more   1    -1     0          with it all calls have the same range, hence the same rounding
 """
 
+from functools import lru_cache
+
 import torch
 from jaxtyping import Float, Int8
 from torch import Tensor
@@ -87,7 +89,15 @@ class Int8Weight:
             self._layout = private_ops.int8_pack(self.numbers, self.scales)
             self._numbers = None
         largest = rows.abs().amax(dim=1, keepdim=True).clamp_(min=TINY)
-        ends = rows.new_zeros(1, rows.shape[1])
-        ends[0, 0], ends[0, -1] = 1.0, -1.0
         shares = (rows / largest).nan_to_num_()  # what is no number comes back with the largest
-        return private_ops.int8_packed_linear(torch.cat([shares, ends]), self._layout)[:-1] * largest
+        product = private_ops.int8_packed_linear(torch.cat([shares, _ends(rows.shape[1])]), self._layout)
+        return product[:-1] * largest
+
+
+@lru_cache(maxsize=64)
+def _ends(width: int) -> Float[Tensor, "1 width"]:
+    """The row that gives all calls the same range."""
+    with torch.inference_mode(False):
+        ends = torch.zeros(1, width)
+    ends[0, 0], ends[0, -1] = 1.0, -1.0
+    return ends

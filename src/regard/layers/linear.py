@@ -47,7 +47,7 @@ class MapModule(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         """Of a weight that was let go, what stands for it."""
-        if name == "weight" and self.int8 is not None:
+        if name == "weight" and self.int8 is not None and self.__dict__["_parameters"].get("weight") is None:
             return self.int8.plain()
         return super().__getattr__(name)
 

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-FEW_ROWS, TILE = 16, 64
-"""Up to so many rows a product by int8 reads little but the weights; beyond, a float of them is made first. Sizes that
-are no multiple of a tile are not asked of it."""
+from regard.layers import int8_triton
+
+FEW_ROWS = 4
+"""Up to so many rows a GPU's product by int8 reads the weights for each; beyond, a float of them is made first."""
 
 
 def softmax_(scores: Tensor) -> Tensor:
@@ -130,22 +131,23 @@ def _int8_right(*, reduced: bool) -> bool:
 
 def int8_linear(inputs: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
     """`W x` of W in int8, a scale for each row, from the numbers as they are and inputs as they are."""
-    fits = not any(size % TILE for size in numbers.shape) and 0 < len(inputs) <= FEW_ROWS
-    if fits and inputs.device.type == "cuda" and _int8_multiplies(inputs.device, inputs.dtype):
-        return torch._weight_int8pack_mm(inputs, numbers, scales.to(inputs.dtype))
+    if 0 < len(inputs) <= FEW_ROWS and inputs.device.type == "cuda" and _int8_multiplies(inputs.device, inputs.dtype):
+        return int8_triton.int8_times(inputs, numbers, scales)
     return F.linear(inputs, numbers.to(inputs.dtype)) * scales.to(inputs.dtype)
 
 
 @cache
 def _int8_multiplies(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a GPU multiplies by int8 and makes no float of it. On a CPU that ends the process for some sizes."""
-    numbers = torch.arange(TILE * TILE, device=device).remainder(255).sub(127).to(torch.int8).view(TILE, TILE)
-    inputs = torch.linspace(-1, 1, 2 * TILE, device=device).to(dtype).view(2, TILE)
-    scales = torch.linspace(0.5, 1.5, TILE, device=device).to(dtype)
+    """Whether a kernel of our own compiles for this GPU and is right."""
+    if dtype == torch.float64 or not int8_triton.available():
+        return False
+    numbers = torch.arange(37 * 75, device=device).remainder(255).sub(127).to(torch.int8).view(37, 75)
+    inputs = torch.linspace(-1, 1, 2 * 75, device=device).to(dtype).view(2, 75)
+    scales = torch.linspace(0.5, 1.5, 37, device=device)
     try:
         with torch.no_grad():
-            found = torch._weight_int8pack_mm(inputs, numbers, scales).double()
+            found = int8_triton.int8_times(inputs, numbers, scales).double()
             expected = F.linear(inputs.double(), numbers * scales[:, None].double())
             return torch.allclose(found, expected, rtol=0.02, atol=0.02 * float(expected.abs().max()))
-    except (AttributeError, RuntimeError, NotImplementedError):
+    except Exception:  # whatever a compiler says where it cannot: the plain product is there
         return False

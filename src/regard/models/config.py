@@ -40,8 +40,10 @@ class TransformerShape(BlockConfig, NetworkShape):
         0, ge=0, le=MOST, description="kinds of segments an encoder tells apart, such as question and passage"
     )
     embedding_norm: bool = Field(False, description="embeddings are normalised before the first layer of each stack")
-    init: Literal["glorot", "normal"] = Field(
-        "glorot", description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2"
+    init: Literal["glorot", "normal", "mimetic"] = Field(
+        "glorot",
+        description="how weights begin; normal: σ = 0.02, less for what is added to the stream, as in GPT-2; "
+        "mimetic: heads begin by looking at what is like a token",
     )
     head: Head = Field("tokens", description="what the last vectors become")
     pooled: bool = Field(False, description="there is one vector for a whole text, as in BERT")

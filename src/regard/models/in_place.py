@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.cache import KeyValues, StaticKeyValues
+from regard.attention.decode_step import StepTable
 from regard.attention.exact import ExactAttention
 from regard.attention.mask import Causal, Padding
 from regard.attention.mechanism import LayerContext
 from regard.attention.rotary import Rotate, Rotation
+from regard.attention.similarity import InnerProduct
 from regard.axes import Hidden, Lengths, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer
 from regard.data.batching import Inputs, Padded
@@ -27,10 +29,22 @@ from regard.models.positions import Positions
 ROOM = 64
 """Tokens of room made at a time, and looked at: a step is made for a multiple of it."""
 
+STACKED = frozenset({"cuda"})
+"""Where queries, keys and values are one product: starting one more takes as long as a small one does."""
+
 
 def rounded(tokens: int) -> int:
     """Up to the next multiple of ROOM."""
     return -(-tokens // ROOM) * ROOM
+
+
+def reach_of(tokens: int) -> int:
+    """How many keys a step looks at: a power of two or one and a half times it, from 64; 128 comes next."""
+    size = ROOM
+    while size < tokens:
+        halfway = size & (size - 1) == 0 and size > ROOM
+        size = size * 3 // 2 if halfway else size // 3 * 4 if size > ROOM else 2 * ROOM
+    return size
 
 
 @dataclass(eq=False)
@@ -89,12 +103,12 @@ class InPlaceState:
 
 
 def _grown(held: StaticKeyValues, room: int) -> StaticKeyValues:
-    made = []
-    for one in (held.keys, held.values):
-        wider = one.new_zeros(*one.shape[:2], room, one.shape[3])
-        wider[:, :, : one.shape[2]] = one
-        made.append(wider)
-    return StaticKeyValues(*made)
+    def wider(one: Tensor) -> Tensor:
+        grown = one.new_zeros(*one.shape[:2], room, one.shape[3])
+        grown[:, :, : one.shape[2]] = one
+        return grown
+
+    return StaticKeyValues(wider(held.keys), wider(held.values), held.maps)
 
 
 @runtime_checkable
@@ -150,16 +164,23 @@ class InPlaceDecoder:
         return InPlaceState(own, lengths, 0, memory, torch.ones_like(lengths))
 
     def admit(self, inputs: Inputs, state: InPlaceState, rows: RowIds) -> None:
-        """Let these rows begin with these sources and prompts, all but the last token of which is read."""
+        """Let these rows begin with these sources and prompts, all but the last token of which is read.
+
+        Rows that begin alike, as several answers to one text do, are read once.
+        """
         prompts = [row[:-1] for row in inputs.tokens.rows()]
-        read, lengths = self._read(Inputs(Padded.of(prompts).to(rows.device), inputs.source))
-        for held, new in zip(state.layers, read.own, strict=False):
+        begun = list(zip(prompts, prompts if inputs.source is None else inputs.source.rows(), strict=True))
+        first = [begun.index(one) for one in begun]
+        alone = sorted(set(first))
+        source = inputs.source
+        if len(alone) < len(begun) and source is not None:
+            source = source.select(alone)
+        read, lengths = self._read(Inputs(Padded.of([prompts[row] for row in alone]).to(rows.device), source))
+        which = torch.tensor([alone.index(row) for row in first], device=rows.device)
+        for held, new in (*zip(state.layers, read.own, strict=False), *zip(state.memory, read.memory, strict=True)):
             if isinstance(new, KeyValues):
-                held.put(rows, new)
-        for held, new in zip(state.memory, read.memory, strict=True):
-            if isinstance(new, KeyValues):
-                held.put(rows, new)
-        state.lengths.index_copy_(0, rows, lengths)
+                held.put(rows, new if len(alone) == len(begun) else KeyValues(new.keys[which], new.values[which]))
+        state.lengths.index_copy_(0, rows, lengths[which])
         if state.memory_lengths is not None and inputs.source is not None:
             state.memory_lengths.index_copy_(0, rows, inputs.source.lengths.to(rows.device))
         state.most = max(state.most, *map(len, prompts))
@@ -203,6 +224,31 @@ class InPlaceDecoder:
         state.most += tokens
         return model.logits(hidden), state
 
+    def branch(
+        self,
+        ids: Int[Tensor, "texts beams"],
+        state: InPlaceState,
+        positions: Int[Tensor, "texts beams"],
+        columns: Int[Tensor, "texts beams"],
+        seen: Bool[Tensor, "texts beams reach"],
+    ) -> Float[Tensor, "texts beams vocab"]:
+        """The logits after tokens of which several go on the same text, each seeing its own way to it alone.
+
+        They stand at these positions and are kept in these columns; what each sees of the columns is said.
+        """
+        model, scheme, reach = self.model, self.model.decoder_positions, seen.shape[2]
+        held = state.layers[0].keys
+        table = StepTable(seen[:, None], held.new_zeros(1).where(seen[:, None], -torch.inf))
+        own = tuple(one.part(len(ids), reach) for one in state.layers)
+        memory = tuple(KeyValues(one.keys, one.values) for one in state.memory)
+        memory_mask = None if state.memory_lengths is None else Padding(state.memory_lengths)
+        rotate = _narrowed(scheme.rotate(positions), model.dtype)
+        context = LayerContext(
+            table, None, rotate, memory_mask, places=positions, query_positions=positions, columns=columns
+        )
+        hidden, _ = model.decoder(model.enter(ids, scheme, positions), DecoderCache(own, memory), context)
+        return model.logits(hidden)
+
     def _read(self, inputs: Inputs) -> tuple[DecoderCache, Lengths]:
         """The prompts read at once, padding behind them: nothing a text's own tokens see."""
         model, tokens = self.model, inputs.tokens
@@ -226,10 +272,24 @@ def unsupported(decoder: Decoder) -> str | None:
     return None
 
 
+def branches_unsupported(model: CachedModel) -> str | None:
+    """Why the tokens of a tree cannot stand side by side in a decoder's cache; None where they can."""
+    if model.decoder_positions.bias is not None:
+        return "its positions are added to the scores"
+    for layer in model.decoder.layers:
+        own = layer.self_attention
+        if isinstance(own, ExactAttention) and own.window is not None:
+            return "a layer has a window"
+        if isinstance(own, ExactAttention) and not isinstance(own.attend.similarity, InnerProduct):
+            return f"{type(own.attend.similarity).__name__} is no inner product"
+    return None
+
+
 def _allocate(attention: object, rows: int, room: int, like: Tensor) -> StaticKeyValues:
     assert isinstance(attention, ExactAttention)
     widths = attention.head_width, attention.value_width
-    return StaticKeyValues.allocate(rows, attention.key_value_heads, room, widths, like)
+    maps = attention.stacked() if like.device.type in STACKED and not attention.slot.cross else None
+    return StaticKeyValues.allocate(rows, attention.key_value_heads, room, widths, like, maps)
 
 
 def _narrowed(rotate: Rotate | None, dtype: torch.dtype) -> Rotate | None:

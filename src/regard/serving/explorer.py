@@ -16,8 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
 
 from regard.api import Model
 from regard.api.exploring.examples import model_record
@@ -54,18 +56,8 @@ def explorer(
     """The app, for these models, and for what they were at the steps that their training kept."""
     app = FastAPI(title="Regard's explorer", docs_url=None, redoc_url=None, openapi_url=None)
     app.middleware("http")(guard)
+    _say_what_is_wrong(app)
     pages, store, locks = _pages(), TextStore(memory), {name: threading.Lock() for name in models}
-
-    @app.exception_handler(RegardError)
-    def complain(request: Request, error: RegardError) -> JSONResponse:
-        status = 410 if isinstance(error, GoneError) else 400
-        return JSONResponse({"error": error.problem, "remedy": error.remedy}, status)
-
-    @app.exception_handler(ValidationError)
-    def misasked(request: Request, error: ValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        return JSONResponse({"error": f"{place}: {first['msg']}", "remedy": "this page is of another version"}, 422)
 
     @app.get("/api/models")
     def list_models() -> list[dict[str, Any]]:
@@ -103,6 +95,29 @@ def explorer(
         return Response(content, media_type=kind)
 
     return app
+
+
+def _say_what_is_wrong(app: FastAPI) -> None:
+    """Whatever a request is refused for, the answer is a sentence with a remedy."""
+
+    @app.exception_handler(RegardError)
+    def complain(request: Request, error: RegardError) -> JSONResponse:
+        status = 410 if isinstance(error, GoneError) else 400
+        return JSONResponse({"error": error.problem, "remedy": error.remedy}, status)
+
+    @app.exception_handler(ValidationError)
+    def misasked(request: Request, error: ValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        return JSONResponse({"error": f"{place}: {first['msg']}", "remedy": "this page is of another version"}, 422)
+
+    @app.exception_handler(RequestValidationError)
+    def unread(request: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"error": "the request is no JSON object", "remedy": "open the page anew"}, 422)
+
+    @app.exception_handler(HTTPException)
+    def misplaced(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail), "remedy": "open the page anew"}, error.status_code)
 
 
 def _session(request: Request) -> str:

@@ -27,6 +27,9 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Numbers = Sequence[float] | Sequence[int]
 
+NARROW = 0.02
+"""Of its height an axis up has at least this part of what stands on it."""
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -137,6 +140,15 @@ def _draw_panel(
     return drawn
 
 
+def _widen(axes: Axes) -> None:
+    """An axis up on which what differs by rounding alone looks alike, with whole numbers beside it."""
+    low, high = axes.get_ylim()
+    middle = (low + high) / 2
+    if high - low < NARROW * abs(middle):
+        axes.set_ylim(middle - NARROW * abs(middle), middle + NARROW * abs(middle))
+    axes.ticklabel_format(axis="y", useOffset=False)
+
+
 def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> None:
     for curve in drawing.curves:
         colour, name = colours[curve.name], printable(curve.name)
@@ -150,6 +162,8 @@ def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> 
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(value)))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.tick_params(which="minor", length=0)
+    else:
+        _widen(axes)
     if drawing.percent:
         axes.set_ylim(-0.03, 1.03)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))

@@ -184,7 +184,9 @@ def _candidate(one: Candidate, chosen: bool) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %" if value >= 0.0005 else f"{100 * value:.0e} %" if value else "0 %"
+    if not value:
+        return "0 %"
+    return f"{100 * value:.1f} %" if value >= 0.0005 else f"{100 * value:.2f} %" if value >= 0.00005 else "< 0.01 %"
 
 
 def _share(log_probability: float) -> str:

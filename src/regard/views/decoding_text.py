@@ -76,12 +76,14 @@ def _choice(stages: Sequence[str], step: Choice) -> Iterator[Line]:
         listed = (*listed, next(one for one in step.candidates if one.id == step.chosen))
     rows = [[f"token {step.step}", *(f"{name} ({left:,} left)" for name, left in zip(stages, step.left, strict=True))]]
     for one in listed:
-        shares = (
-            "–" if not value and place else f"{100 * value:.2f} %" for place, value in enumerate(one.probabilities)
-        )
+        shares = ("–" if not value and place else _percent(value) for place, value in enumerate(one.probabilities))
         rows.append([("▶ " if one.id == step.chosen else "  ") + label(one.token), *shares])
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for place, row in enumerate(rows):
         cells = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
         chosen = row[0].startswith("▶")
         yield Line("  ".join(cells).rstrip(), "dim" if place == 0 else "bold green" if chosen else "")
+
+
+def _percent(value: float) -> str:
+    return "< 0.01 %" if 0 < value < 0.00005 else f"{100 * value:.2f} %"

@@ -41,7 +41,7 @@ STYLE = """
 .decoding-tree .ended .box { fill: #e6effb; stroke: #2f63ad; stroke-width: 1.6; }
 .decoding-tree .pruned .box { fill: #fbeeee; stroke: #b23a3a; stroke-dasharray: 4 3; }
 .decoding-tree .line.pruned { stroke: #b23a3a; stroke-dasharray: 4 3; }
-.decoding-tree .why { fill: #9c2f2f; font-size: 11px; }
+.decoding-tree .why { fill: #9c2f2f; font-size: 11px; paint-order: stroke; stroke: #fff; stroke-width: 3px; }
 .decoding-tree .score { fill: #14602d; font-size: 12px; font-weight: 600; }
 .decoding-tree .second { fill: #2f63ad; font-size: 12px; }
 """.strip()

@@ -42,7 +42,7 @@ WEIGHT_STEPS = 65535
 MOST_NARROW_COLUMNS = 65536
 """Up to so many columns a column's number takes two bytes, beyond it four."""
 
-_PROGRAMS = ("weights", "colours", "lines", "axes", "map", "text", "page")
+_PROGRAMS = ("weights", "colours", "lines", "axes", "map", "text", "sheet", "page")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _EXPORTED = re.compile(r"^export ", re.MULTILINE)  # what the explorer imports, here stands in one program
 _BYTES_A_TOKEN = 24  # its text, quoted and escaped, and a comma: generous for one list of rows and one of columns

@@ -6,6 +6,9 @@ from typing import Any
 from regard.api import Model
 from regard.api.exploring.reading import attends
 from regard.data.corpus import corpus
+from regard.errors import InputError
+from regard.inspection.intervention import stream_places
+from regard.models.recurrent import RecurrentNetwork
 from regard.tasks.generation import Generation
 
 SENTENCE = "The cup did not fit in the bag because it was too big."
@@ -26,11 +29,22 @@ def model_record(name: str, model: Model, snapshots: Sequence[int] = ()) -> dict
         "writes": isinstance(model.task, Generation),
         "attends": attends(model),
         "decides": model.module.config.outputs != "none",
+        "streams": _has_streams(model),
+        "recurrent": isinstance(model.module, RecurrentNetwork),
         "reads_source": model.module.config.reads_source,
         "free": model.data is None or model.data.corpus is None,
         "snapshots": list(snapshots),
         "example": example(model),
     }
+
+
+def _has_streams(model: Model) -> bool:
+    """Whether there is a token vector that goes from layer to layer, to be read or replaced."""
+    try:
+        stream_places(model.module)
+    except InputError:
+        return False
+    return True
 
 
 def example(model: Model) -> str:

@@ -1,6 +1,7 @@
 """The questions a page may ask of a text that a model has read, each with its fields; unknown fields are refused."""
 
 from regard.api.exploring.decoding import OfBeam, OfPath, beam_record, path_record
+from regard.api.exploring.grammar import grammar_of
 from regard.api.exploring.lens import OfOther, flow_of, lens_of, patching_of
 from regard.api.exploring.what_if import (
     OfAnswer,
@@ -20,6 +21,7 @@ QUESTIONS: Answers = {
     **OF_RECORDINGS,
     "path": (OfPath, path_record),
     "beam": (OfBeam, beam_record),
+    "grammar": (PageQuestion, grammar_of),
     "tokens": (PageQuestion, tokens_record),
     "meaning": (OfWord, meaning_of),
     "head_effects": (OfAnswer, head_effects_of),

@@ -1,13 +1,18 @@
 """What words are to a model: the tokens they are cut into, and how a word's vector moves in several sentences."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from regard.api.exploring.reading import ExploredText
 from regard.errors import InputError
 from regard.inspection.contextual import word_in_sentences
-from regard.text.explain_pretrained import build_text
+from regard.inspection.nearness import Sense, nearness
+from regard.text.bytelevel import bytes_of
+from regard.text.explain import BYTES, Reading
+from regard.text.explain_pretrained import BLANKS, build_text
 from regard.views.exploring.recorded import PageQuestion
 from regard.views.meaning import findings
 from regard.views.records import meaning_record
@@ -18,6 +23,16 @@ MOST_WORDS = 60
 LONGEST_BUILT = 4000
 """Characters of a text whose words are built."""
 MOST_SENTENCES = 12
+MOST_SENSES = 6
+
+
+class OfSense(BaseModel):
+    """A word in a sentence that leaves no doubt what it means."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    word: str = Field(max_length=100)
+    sentence: str = Field(max_length=2000)
 
 
 class OfWord(PageQuestion):
@@ -25,6 +40,14 @@ class OfWord(PageQuestion):
 
     word: Annotated[str, Field(max_length=100)]
     sentences: Annotated[list[Annotated[str, Field(max_length=2000)]], Field(max_length=MOST_SENTENCES)]
+    beside: Annotated[list[OfSense], Field(max_length=MOST_SENSES)] = Field(default_factory=list)
+
+
+def _named(reads: Reading, symbols: Sequence[str]) -> list[str]:
+    """Symbols as people read them: letters where bytes are letters, and `\\xc3` where they are a part of one."""
+    if reads is BYTES:
+        return [bytes_of(one).decode("utf-8", errors="backslashreplace") for one in symbols]
+    return [one.replace("▁", " ") for one in symbols] if reads is BLANKS else list(symbols)
 
 
 def tokens_record(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
@@ -39,13 +62,16 @@ def tokens_record(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
     why = ""
     try:
         reads, words = build_text(tokenizer, text[:LONGEST_BUILT])
+        named = partial(_named, reads)
     except InputError as error:
         why = error.problem
     else:
         for word in {one.word: one for one in words}.values():
-            steps = [{"pair": pair, "number": number, "symbols": symbols} for pair, number, symbols in word.steps]
-            pieces = list(reads.pieces(word.pieces))
-            built.append({"word": reads.word(word.word), "start": word.start, "steps": steps, "pieces": pieces})
+            steps = [
+                {"pair": named(pair), "number": number, "new": named(["".join(pair)])[0], "symbols": named(symbols)}
+                for pair, number, symbols in word.steps
+            ]
+            built.append({"word": reads.word(word.word), "start": named(word.start), "steps": steps})
     return {
         "kind": tokenizer.kind,
         "vocabulary": tokenizer.size,
@@ -61,7 +87,12 @@ def tokens_record(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
 def meaning_of(reading: ExploredText, asked: OfWord) -> dict[str, Any]:
     """How far apart the layers move a word, and what moved it."""
     model = reading.model
-    for sentence in asked.sentences:
+    for sentence in (*asked.sentences, *(one.sentence for one in asked.beside)):
         model.check(sentence)
-    found = word_in_sentences(model.module, model.tokenizer, asked.sentences, asked.word)
-    return {**meaning_record(found), "findings": findings(found)}
+    if not asked.beside:
+        found = word_in_sentences(model.module, model.tokenizer, asked.sentences, asked.word)
+        return {**meaning_record(found), "findings": findings(found)}
+    senses = [Sense(one.word, one.sentence) for one in asked.beside]
+    near = nearness(model.module, model.tokenizer, asked.sentences, asked.word, senses)
+    said = {"findings": findings(near.meaning), "senses": [one._asdict() for one in senses]}
+    return {**meaning_record(near.meaning), **said, "near": near.cosines.tolist()}

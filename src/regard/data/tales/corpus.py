@@ -37,7 +37,7 @@ from regard.data.corpus import (
 from regard.data.questions import Question
 from regard.data.splits import TextDocument
 from regard.data.tales.telling import Tale, tell
-from regard.data.tales.world import Wish, draw_wish, happen
+from regard.data.tales.world import Known, Wish, happen
 from regard.errors import ConfigError, choose
 from regard.text.chat_template import Message
 
@@ -55,16 +55,32 @@ class Tales(Corpus):
 
     length: int = 96
     """Words and marks of a tale, about."""
+    shortest: int = 0
+    """The least of them: each tale then has a length of its own from there to `length`, so that short ones, which are
+    easier, teach the long; 0: all as `length`."""
     asked: tuple[str, ...] = ASKED
     """What pairs of texts are about."""
+    examples: int = 0
+    """Tales to train on, to see what little data teaches; 0: there is no end to them."""
+    dialogues: int = 1
+    """Pairs of questions in a conversation about a tale, where there are as many: what is read once teaches more."""
     held_out: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not SHORTEST <= self.length <= LONGEST:
             raise ConfigError(f"length is {self.length}, which is no tale", f"use {SHORTEST} to {LONGEST}")
+        if self.shortest and not SHORTEST <= self.shortest <= self.length:
+            raise ConfigError(
+                f"shortest is {self.shortest}, and tales have {SHORTEST} to {self.length} words",
+                f"use {SHORTEST} to {self.length}, or 0 for tales of one length",
+            )
         if self.held_out < 1:
             raise ConfigError(f"held_out is {self.held_out}, which leaves valid and test empty", "use 1 or more")
+        if self.dialogues < 1:
+            raise ConfigError(f"dialogues is {self.dialogues}, which asks nothing", "use 1 or more")
+        if self.examples < 0:
+            raise ConfigError(f"examples is {self.examples}", "use 1 or more, or 0 for tales without end")
         for one in self.asked:
             if one not in ASKED:
                 raise ConfigError(f"asked has {one!r}, which a tale does not answer", choose(one, ASKED))
@@ -72,17 +88,20 @@ class Tales(Corpus):
             raise ConfigError(f"asked is {list(self.asked)}", f"name one or more of {', '.join(ASKED)}, once each")
 
     def size(self, split: Split) -> int | None:
-        """`held_out` for valid and test, None for train."""
-        return None if split == "train" else self.held_out
+        """`held_out` for valid and test; for train `examples`, or None where there is no end."""
+        return (self.examples or None) if split == "train" else self.held_out
 
     def tale(self, split: Split, index: int) -> Tale:
         """The tale at this place."""
         require_index(split, index, self.size(split))
-        random = generator("tales", self.seed, split, index)
-        wish = draw_wish(random)
+        random, most = generator("tales", self.seed, split, index), round(self.length / EVENT)
+        known = Known.of(most)
+        least = round((self.shortest or self.length) / EVENT)
+        wish = known.wish(random)
         while split_of(self.seed, wish) != split:
-            wish = draw_wish(random)
-        return tell(random, happen(random, wish, round(self.length / EVENT)))
+            wish = known.wish(random)
+        events = least + draw(random, most - least + 1)
+        return tell(random, happen(random, known, wish, events))
 
     def question(self, split: Split, index: int) -> Question:
         """One of the tale's questions."""
@@ -178,7 +197,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class TaleChats:
-    """A tale and two questions about it, of which the second needs the first."""
+    """A tale and pairs of questions about it, of which the second needs the first."""
 
     tales: Tales
 
@@ -189,9 +208,11 @@ class TaleChats:
     def example(self, split: Split, index: int) -> Conversation:
         """The tale with the first question, and what follows."""
         tale = self.tales.tale(split, index)
-        first, second = tale.dialogues[draw(generator("dialogues", self.tales.seed, split, index), len(tale.dialogues))]
-        said = (f"{tale.text} {first.question}", first.answer, second.question, second.answer)
-        roles = ("user", "assistant") * 2
+        left, random = list(tale.dialogues), generator("dialogues", self.tales.seed, split, index)
+        chosen = [left.pop(draw(random, len(left))) for _ in range(min(self.tales.dialogues, len(left)))]
+        said = [text for pair in chosen for turn in pair for text in (turn.question, turn.answer)]
+        roles = ("user", "assistant") * (len(said) // 2)
+        said[0] = f"{tale.text} {said[0]}"
         return Conversation(tuple(Message(role, text) for role, text in zip(roles, said, strict=True)))
 
 

@@ -3,6 +3,8 @@
     people    stand at a place          things    lie at a place, or somebody has them
     events    what somebody does; each changes the world, and only what the world allows is done
 
+A short story is of a village, a long one of a country: the more events, the more people, places and things are known.
+
 A story has a hero who looks for one thing. What becomes of that is its outcome; all else that happens goes on beside it
 and never touches that thing, so the outcome is known. Nothing here is told yet: that is `telling.py`'s.
 """
@@ -14,10 +16,16 @@ from typing import Literal, TypeVar
 
 from regard.data.corpus import draw
 
-SHE = ("Anna", "Clara", "Dora", "Emma", "Flora", "Greta", "Hanna", "Ida", "Julia", "Lena", "Maria", "Nora", "Olga")
-HE = ("Adam", "Boris", "Carl", "David", "Emil", "Felix", "Gustav", "Hugo", "Ivan", "Jonas", "Karl", "Leo", "Martin")
-PEOPLE = (*SHE, "Petra", "Rosa", "Sara", *HE, "Otto", "Paul", "Simon")
-WOMEN = frozenset((*SHE, "Petra", "Rosa", "Sara"))
+SHE = (
+    *("Anna", "Clara", "Dora", "Emma", "Flora", "Greta", "Hanna", "Ida"),
+    *("Julia", "Lena", "Maria", "Nora", "Olga", "Petra", "Rosa", "Sara"),
+)
+HE = (
+    *("Adam", "Boris", "Carl", "David", "Emil", "Felix", "Gustav", "Hugo"),
+    *("Ivan", "Jonas", "Karl", "Leo", "Martin", "Otto", "Paul", "Simon"),
+)
+PEOPLE = tuple(name for pair in zip(SHE, HE, strict=True) for name in pair)
+WOMEN = frozenset(SHE)
 PLACES = (
     *("mill", "harbour", "forest", "market", "castle", "bridge", "garden", "river"),
     *("tower", "school", "farm", "cave", "inn", "well", "barn", "church"),
@@ -72,16 +80,31 @@ class Story:
     events: tuple[Event, ...]
 
 
-def draw_wish(random: Random) -> Wish:
-    """Any hero, thing and place."""
-    return Wish(_one(random, PEOPLE), f"{_one(random, COLOURS)} {_one(random, OBJECTS)}", _one(random, PLACES))
+@dataclass(frozen=True)
+class Known:
+    """The people, places and things that a story may be about."""
+
+    people: tuple[str, ...]
+    places: tuple[str, ...]
+    things: tuple[str, ...]
+
+    @classmethod
+    def of(cls, events: int) -> "Known":
+        """What is known in stories of about so many events."""
+        colours, objects = COLOURS[: 4 + events // 8], OBJECTS[: 8 + events // 4]
+        things = tuple(f"{colour} {one}" for colour in colours for one in objects)
+        return cls(PEOPLE[: 10 + events // 4], PLACES[: 6 + events // 8], things)
+
+    def wish(self, random: Random) -> Wish:
+        """Any hero, thing and place that is known."""
+        return Wish(_one(random, self.people), _one(random, self.things), _one(random, self.places))
 
 
-def happen(random: Random, wish: Wish, events: int) -> Story:
+def happen(random: Random, known: Known, wish: Wish, events: int) -> Story:
     """A story of about so many events; more of them have more people, places and things."""
     mood = _one(random, MOODS)
     outcome = _one(random, OUTCOMES[mood])
-    world = World.around(random, wish, events)
+    world = World.around(random, known, wish, events)
     rival = _one(random, [one for one in world.people if one != wish.hero])
     away = _one(random, [one for one in world.places if one != wish.place])
     steps = _plot(wish, outcome, rival, away, _one(random, BEASTS))
@@ -140,12 +163,11 @@ class World:
     """What was done last."""
 
     @classmethod
-    def around(cls, random: Random, wish: Wish, events: int) -> "World":
+    def around(cls, random: Random, known: Known, wish: Wish, events: int) -> "World":
         """The people, places and things of one story."""
-        people = _several(random, PEOPLE, 4 + events // 8, {wish.hero})
-        places = _several(random, PLACES, 4 + events // 16, {wish.place})
-        known = [f"{colour} {thing}" for colour in COLOURS for thing in OBJECTS]
-        things = _several(random, known, 4 + events // 4, {wish.thing})
+        people = _several(random, known.people, 4 + events // 8, {wish.hero})
+        places = _several(random, known.places, 4 + events // 16, {wish.place})
+        things = _several(random, known.things, 4 + events // 4, {wish.thing})
         at = {person: _one(random, places) for person in people}
         return cls(people, places, at, {one: _one(random, places) for one in things if one != wish.thing}, wish)
 

@@ -6,6 +6,7 @@
 //   axes.js      the tokens beside the map
 //   map.js       the heat map
 //   text.js      the text, shaded
+//   sheet.js     all heads, small
 //
 // A token is { side: "row" | "column", at }: rows look, columns are looked at.
 
@@ -15,6 +16,7 @@ const KEYS = {
   lines: "Keys: ↑ ↓ from token to token, ← → to the other column, Enter pins, Esc lets go.",
   map: "Keys: arrows from weight to weight (with Shift by ten), + and − zoom, 0 shows the whole map, Enter pins, Esc lets go.",
   text: "Keys: arrows from token to token, Enter pins, Esc lets go.",
+  sheet: "Each square is one head: rows look, columns are looked at, darker is more. Choose one to see it large.",
 };
 
 function shortNumber(number) {
@@ -35,6 +37,7 @@ class Page {
       lines: new Lines(this, this.find("section.lines")),
       map: new HeatMap(this, this.find("section.map")),
       text: new Passages(this, this.find("section.text")),
+      sheet: new Sheet(this, this.find("section.sheet")),
     };
     this.layers.forEach((layer, at) => this.form.elements.layer.append(new Option(layer.name, at)));
     this.form.elements.layer.value = record.first;
@@ -86,6 +89,16 @@ class Page {
     }
   }
 
+  // A head was chosen among all.
+  show(view, layer, head) {
+    this.form.elements.view.value = view;
+    this.form.elements.layer.value = layer;
+    this.fillHeads();
+    this.form.querySelector(`[name=head][value="${head}"]`).checked = true;
+    this.rebuild();
+    this.form.querySelector("[name=view]:checked").focus();
+  }
+
   // A layer, a head, words or a view was chosen.
   rebuild() {
     const head = this.form.querySelector("[name=head]:checked").value;
@@ -101,6 +114,7 @@ class Page {
     if (before !== this.matrix) this.views.map.cell = null;
     for (const [name, view] of Object.entries(this.views)) view.section.hidden = name !== this.form.elements.view.value;
     this.find(".shown").textContent = this.layer.shown;
+    for (const part of [".layer", ".heads", ".words", ".stage .readout", "aside"]) this.find(part).hidden = this.view === this.views.sheet;
     this.find(".keys").textContent = KEYS[this.form.elements.view.value];
     this.drawScale();
     this.arrange();

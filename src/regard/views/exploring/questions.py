@@ -15,7 +15,8 @@ from regard.inspection.pooled import pool, pooled_map, within
 from regard.views.exploring.exports import OfExport, export_record
 from regard.views.exploring.recorded import OfLayer, PageQuestion, ShownRecording
 from regard.views.look import steps_seen
-from regard.views.records import steps_record
+from regard.views.records import steps_record, word_attention_record
+from regard.views.word_attention import word_attention
 from regard.views.words import merge_words
 
 THUMB = 40
@@ -49,6 +50,12 @@ class OfRow(OfHead):
 
     row: int = Field(ge=0)
     key: int | None = Field(None, ge=0)
+
+
+class OfLooks(PageQuestion):
+    """A word of the text."""
+
+    word: str = Field(max_length=100)
 
 
 class OfWindow(OfHead):
@@ -155,6 +162,11 @@ def measures(reading: ShownRecording, asked: PageQuestion) -> dict[str, Any]:
     return {"heads": heads, "rows": rows, "rows_read": min(rows, most)}
 
 
+def looks(reading: ShownRecording, asked: OfLooks) -> dict[str, Any]:
+    """Where a word of the text looks: all heads together, and the head that looks at each other word most."""
+    return word_attention_record(word_attention(reading.part(asked.part), reading.tokenizer, asked.word))
+
+
 Answers = dict[str, tuple[type[PageQuestion], Callable[[Any, Any], dict[str, Any]]]]
 """By what is asked: the fields of the question, and what answers it."""
 
@@ -164,5 +176,6 @@ OF_RECORDINGS: Answers = {
     "window": (OfWindow, window),
     "measures": (PageQuestion, measures),
     "steps": (OfRow, steps),
+    "looks": (OfLooks, looks),
     "export": (OfExport, export_record),
 }

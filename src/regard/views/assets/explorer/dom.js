@@ -37,7 +37,23 @@ export function percent(share) {
 }
 
 export function fixed(number, digits = 3) {
-  return number.toFixed(digits).replace("-", "−");
+  const shown = number.toFixed(digits);
+  return Number(shown) === 0 ? shown.replace("-", "") : shown.replace("-", "−");
+}
+
+// The same with its sign, unless it is nothing: how much something changes.
+export function signed(number, digits = 3) {
+  const shown = fixed(number, digits);
+  return Number(shown) > 0 ? "+" + shown : shown;
+}
+
+// An edge's or a head's name as people read it.
+export function cutInWords(name, tokens = null) {
+  const [layer, head, row, key] = name.split(":");
+  const place = `${layer}, head ${head}`;
+  if (row === undefined) return place;
+  const called = (side, at) => (tokens ? `${label(tokens[side][at] ?? "?")} ${at}` : at);
+  return `${place}: ${called(0, Number(row))} → ${called(1, Number(key))}`;
 }
 
 // A choice of one in several, as radio buttons that look like one row of buttons.

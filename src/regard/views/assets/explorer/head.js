@@ -1,7 +1,7 @@
 // One head: tokens with lines between them, or a heat map; rows are asked for when they are looked at, and are exact.
 
 import { SPECIAL, unitsOf } from "../weights.js";
-import { choice, fixed, h, percent, selector, token } from "./dom.js";
+import { choice, h, percent, selector, signed, token } from "./dom.js";
 import { NO_ATTENTION, layerInWords, sideNames } from "./kinds.js";
 import { Lines } from "./lines.js";
 import { saving } from "./save.js";
@@ -110,12 +110,13 @@ export class OneHead {
     const [from] = this.names(), cutting = this.cuts && this.app.state.more.cut === "1";
     const rows = order.filter((at) => weights[at] !== 0).map((at) => h("tr", {}, h("th", { scope: "row" }, token(this.units.column.texts[at]), h("span", { className: "place" }, ` ${at}`)),
       cutting ? null : h("td", {}, bar(weights[at])), h("td", { className: "number" }, weights[at].toFixed(4).replace("-", "−")), cutting ? h("td", { className: "cut", "data-key": at }) : null));
+    const others = weights.reduce((count, one) => count + (one !== 0), 0) - rows.length;
     const rest = weights.reduce((sum, one) => sum + one, 0) - order.reduce((sum, at) => sum + weights[at], 0);
     this.partners.replaceChildren(
       h("h3", {}, token(this.units.row.texts[unit]), h("span", { className: "quiet" }, ` ${from === "written" ? "was written; it looked at" : "looks at"}`)),
       rows.length ? h("table", {}, h("tbody", {}, ...rows)) : h("p", {}, "It may look at nothing."),
       this.cutting(unit),
-      h("p", { className: "quiet" }, weights.length > LISTED ? `${weights.length - LISTED} others: ${rest.toFixed(4).replace("-", "−")} together.` : ""));
+      h("p", { className: "quiet" }, others > 0 ? `${others} others: ${rest.toFixed(4).replace("-", "−")} together.` : ""));
     const best = order[0];
     this.readout.replaceChildren(token(this.units.row.texts[unit]), ` looks most at `, token(this.units.column.texts[best]), `: ${percent(weights[best])}`);
   }
@@ -150,10 +151,11 @@ export class OneHead {
       for (const one of edges) {
         const cell = this.partners.querySelector(`[data-key="${one.key}"]`);
         if (!cell) continue;
-        cell.textContent = (one.change > 0 ? "+" : "") + fixed(one.change) + (one.kept ? "" : " ≠");
-        cell.title = one.kept ? "the same answer without it" : "another answer without it";
+        const shown = signed(one.change) + (one.kept ? "" : " ≠"), name = `${this.layer.name}:${this.head}:${unit}:${one.key}`;
+        cell.replaceChildren(h("button", { type: "button", className: "link", title: (one.kept ? "the same answer without it" : "another answer without it") + ": show it before and after",
+          onclick: () => this.app.go({ view: "whatif", more: { ...this.app.state.more, off: name, ablation: undefined } }) }, shown));
       }
-      said.textContent = " The last column: how many nats the answer’s log-probability changes without that edge; ≠ where the answer is another one. It is 0 where nothing that decides the answer reads this row.";
+      said.textContent = " The last column: how many nats the answer’s log-probability changes without that edge; ≠ where the answer is another one. It is 0 where nothing that decides the answer reads this row. Choose one to see the answer and its probabilities before and after.";
     } catch (error) {
       said.textContent = " " + error.message;
     }

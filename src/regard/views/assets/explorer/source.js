@@ -9,6 +9,10 @@ export class Refusal extends Error {
 }
 
 export class HttpSource {
+  get asksAnew() {
+    return true; // of the model, and not of a recording alone
+  }
+
   constructor() {
     this.session = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
     this.names = new Map(); // the server's name of each reading, by what was asked

@@ -1,6 +1,6 @@
 // How the tokenizer cuts the text, and the merges that built each word.
 
-import { SPECIAL } from "../weights.js";
+import { SPECIAL, label } from "../weights.js";
 import { h, token } from "./dom.js";
 
 export class Tokens {
@@ -50,8 +50,8 @@ function pieces(tokens) {
 }
 
 function word(one) {
-  const symbols = (list, fresh) => h("span", {}, ...list.map((symbol) => h("bdi", { className: "symbol" + (symbol === fresh ? " new" : "") }, symbol)));
+  const symbols = (list, fresh) => h("span", {}, ...list.map((symbol) => h("bdi", { className: "symbol" + (symbol === fresh ? " new" : "") }, label(symbol))));
   return h("section", {}, h("h4", { dir: "auto" }, h("bdi", {}, one.word)), h("ol", {},
     h("li", {}, symbols(one.start)),
-    ...one.steps.map(({ pair, number, symbols: after }) => h("li", {}, symbols(after, pair.join("")), h("span", { className: "quiet" }, ` merge ${number}: ${pair.join(" + ")}`)))));
+    ...one.steps.map(({ pair, number, new: fresh, symbols: after }) => h("li", {}, symbols(after, fresh), h("span", { className: "quiet" }, ` merge ${number}: ${pair.map(label).join(" + ")}`)))));
 }

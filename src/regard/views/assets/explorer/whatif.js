@@ -1,6 +1,6 @@
 // Heads switched off: what each alone does to the answer, and the answer without those that are chosen.
 
-import { choice, fixed, h, percent, token } from "./dom.js";
+import { choice, cutInWords, fixed, h, percent, signed, token } from "./dom.js";
 import { decides } from "./kinds.js";
 
 const MOST = 16; // decisions that are listed
@@ -8,7 +8,7 @@ const MOST = 16; // decisions that are listed
 export class WhatIf {
   static id = "whatif";
   static title = "What if";
-  static lead = "A weight says what a head reads, not whether it matters. Here each head is switched off alone: the number is how many nats the answer’s log-probability falls (orange) or rises (blue) without it. Choose heads to switch them off together.";
+  static lead = "A weight says what a head reads, not whether it matters. Here each head is switched off alone: the number is how many nats the answer’s log-probability falls (orange) or rises (blue) without it. Choose heads to switch them off together; single edges are cut under “One head”.";
   static refuses = decides;
 
   constructor(app, body) {
@@ -54,9 +54,14 @@ export class WhatIf {
         made.setAttribute("aria-pressed", String(this.off.has(name)));
         this.keep();
         this.update();
-      } }, h("span", { className: "name" }, `head ${one.head}`), h("b", {}, (one.change > 0 ? "+" : "") + fixed(one.change)), h("span", { className: "quiet" }, one.kept ? "same answer" : "another answer"));
+      } }, h("span", { className: "name" }, `head ${one.head}`), h("b", {}, signed(one.change)), h("span", { className: "quiet" }, one.kept ? "same answer" : "another answer"));
     made.style.setProperty("--size", Math.abs(one.change) / most);
     return made;
+  }
+
+  inWords(name) {
+    const { layers, tokens } = this.app.reading, layer = layers.find((one) => one.name === name.split(":")[0]);
+    return cutInWords(name, layer ? [tokens[layer.rows], tokens[layer.columns]] : null);
   }
 
   async update() {
@@ -79,13 +84,17 @@ export class WhatIf {
     const rows = decisions.slice(0, MOST).map((one) => h("tr", {}, h("th", { scope: "row" }, token(one.chosen)), h("td", {}, percent(Math.exp(one.before))), h("td", {}, percent(Math.exp(one.after))),
       h("td", { className: "word" }, ...likely(one.likeliest_after))));
     this.outcome.replaceChildren(
-      h("p", {}, `Without ${without.join(", ")}: `, h("button", { type: "button", onclick: () => { this.off.clear(); this.keep(); this.draw(); this.update(); } }, "All on again")),
+      h("p", {}, `Without ${without.map((one) => this.inWords(one)).join("; ")}: `, h("button", { type: "button", onclick: () => { this.off.clear(); this.keep(); this.draw(); this.update(); } }, without.some(isEdge) ? "Nothing cut again" : "All on again")),
       answers ? h("p", { className: "output" }, h("span", { className: "arrow" }, "before "), h("bdi", {}, answers.before), h("br"), h("span", { className: "arrow" }, "after "), h("bdi", {}, answers.after)) : "",
       h("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": "Each decision before and after" }, h("table", {},
         h("thead", {}, h("tr", {}, ...["decided", "before", "after"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", className: "word" }, "likeliest after"))), h("tbody", {}, ...rows))),
       decisions.length > MOST ? h("p", { className: "quiet" }, `and ${decisions.length - MOST} more decisions`) : "",
-      h("p", {}, `The whole answer: ${record.change > 0 ? "+" : ""}${fixed(record.change)} nats, ${factor(record.change)} as likely.`));
+      h("p", {}, `The whole answer: ${signed(record.change)} nats, ${factor(record.change)} as likely.`));
   }
+}
+
+function isEdge(name) {
+  return name.split(":").length > 2;
 }
 
 function factor(change) {
