@@ -36,9 +36,9 @@ READ = (
     "back. On random tokens that come twice, 24 and 24, such a head would find nothing (`repeated`).",
 )
 SLIDER = (
-    "The same under the explorer's slider, `regard explore FOLDER/run` and its view “Training”, on twelve letters that",
-    "come twice: after 0, 600, 1,000 and 1,500 steps. The second layer's head 0 looks at the same letter first, then at",
-    "the one behind it.",
+    "Under the explorer's slider, `regard explore FOLDER/run` and its view “Training”, on twelve letters that come",
+    "twice: after 0, 600, 1,000 and 1,500 steps. The second layer's head 0 looks at the same letter first, then at the",
+    "one behind it.",
     "",
     "![the heads under the slider at four steps](induction-slider.png)",
 )
