@@ -20,7 +20,6 @@ MORE = {
         *("data.window=32", "training.steps=400", "model.norm_placement=pre", "model.init=glorot"),
         *("model.positions=t5", "model.max_positions="),
     ),
-    "denoising": ("data.window=32", "tokenizer.size=400", "training.steps=300"),
     "gpt": ("training.steps=100", "data.window=64"),
     "translation": ("training.steps=80",),
     "summary": ("training.steps=80",),
@@ -44,7 +43,7 @@ def minilm() -> Path | None:
 def train(call, words: list[str]) -> None:
     """As the page says, but of a size that learns a few lines in seconds, and validated on what it learns."""
     recipe, file = words[1], words[words.index("--data") + 1]
-    if recipe in ("masked", "denoising"):  # what is hidden is drawn anew each time a line is read
+    if recipe == "masked":  # what is hidden is drawn anew each time a line is read
         Path(file).write_text(Path(file).read_text(encoding="utf-8") * 16, encoding="utf-8")
     changes = [*SMALL, *MORE.get(recipe, ()), f"data.valid={file}"]
     answer = call(*words, *(word for change in changes for word in ("--set", change)), "-q")

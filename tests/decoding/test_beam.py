@@ -221,7 +221,7 @@ def test_ties_everywhere_are_broken_as_in_a_plain_beam(size, penalty):
     for end_bonus in (0.0, 1.0, -1.0):
 
         def logits(text: Text, bonus: float = end_bonus) -> Tensor:
-            return torch.tensor([0.0, 1.0, bonus, 1.0, 0.0])
+            return torch.tensor([0.0, 1.0, bonus, 1.0, 0.0], dtype=torch.float64)
 
         case = told_case(logits, [(1,)])
         [found] = search_all(case.stepper, case.inputs, Beam(size, penalty), Stop(END, 4))
@@ -230,7 +230,7 @@ def test_ties_everywhere_are_broken_as_in_a_plain_beam(size, penalty):
 
 def test_a_token_that_is_impossible_is_in_no_text():
     def logits(text: Text) -> Tensor:
-        return torch.tensor([-math.inf, 1.0, 0.5, -math.inf])
+        return torch.tensor([-math.inf, 1.0, 0.5, -math.inf], dtype=torch.float64)
 
     case = told_case(logits, [(1,)])
     [found] = search_all(case.stepper, case.inputs, Beam(6, 0.5), Stop(END, 3))

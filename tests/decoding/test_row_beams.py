@@ -18,9 +18,9 @@ from regard.decoding.beam import search_all
 from regard.decoding.engine import generate_ranked
 from regard.decoding.filters import ForcedBos, ForcedEos, Renormalized, Suppressed
 from regard.decoding.hypothesis import Stop
+from regard.decoding.largest import largest
 from regard.decoding.penalties import NoRepeatNgram, RepetitionPenalty
 from regard.decoding.row_beams import decode_beams
-from regard.decoding.row_sampling import largest
 from regard.decoding.strategies import Beam, Greedy
 from regard.errors import InputError
 from regard.models import in_place

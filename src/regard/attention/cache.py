@@ -90,8 +90,8 @@ class KeyValues(AttentionState):
     def select(self, rows: RowIds) -> "KeyValues":
         """These sequences, in this order: to reorder beams, repeat or drop rows."""
         if self.room is None:
-            return KeyValues(self.keys[rows], self.values[rows])
-        room = Room(self.room.keys[rows], self.room.values[rows], self.tokens)
+            return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+        room = Room(self.room.keys.index_select(0, rows), self.room.values.index_select(0, rows), self.tokens)
         return KeyValues(room.keys[:, :, : self.tokens], room.values[:, :, : self.tokens], room)
 
     def settled(self) -> "KeyValues":

@@ -80,12 +80,17 @@ class Projections(nn.Module):
         out: Hidden = self.output(attended.transpose(1, 2).flatten(2))
         return out
 
-    def _asked(self, projected: Hidden, rotate: Rotate | None) -> Query:
+    def _asked(self, projected: Float[Tensor, "batch tokens query_part"], rotate: Rotate | None) -> Query:
         query = self._split(projected, self.heads)
         query = query if self.query_norm is None else self.query_norm(query)
         return rotate(query) if rotate else query
 
-    def _kept(self, keys: Hidden, values: Hidden, rotate: Rotate | None) -> KeyValues:
+    def _kept(
+        self,
+        keys: Float[Tensor, "batch tokens key_part"],
+        values: Float[Tensor, "batch tokens value_part"],
+        rotate: Rotate | None,
+    ) -> KeyValues:
         key, value = (self._split(one, self.key_value_heads) for one in (keys, values))
         key = key if self.key_norm is None else self.key_norm(key)
         return KeyValues(rotate(key) if rotate else key, value)

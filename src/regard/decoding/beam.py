@@ -14,7 +14,7 @@ such number, and only beams that miss none may finish.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, takewhile
+from itertools import accumulate, islice, takewhile
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,7 @@ from regard.data.batching import Inputs
 from regard.decoding.constraints import Banked
 from regard.decoding.filters import Filter, Generated, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
+from regard.decoding.largest import largest
 from regard.decoding.stepper import S, Stepper
 from regard.decoding.strategies import Beam
 from regard.decoding.trace import BeamWatch, likeliest
@@ -152,7 +153,8 @@ def _steps(stepper: Stepper[S], inputs: Inputs, rule: _Rule) -> Iterator[list[_S
     ]
     for _ in range(limit):
         logits, state = stepper.step(ids, state)
-        likely = logits.double().log_softmax(dim=-1)
+        likely = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        likely = likely if rule.watch is None else likely.double()
         check_likely(likely[:, 0])  # one logit that is no number makes its whole row none
         if generated is not None:
             likely = apply(rule.filters, likely, generated)
@@ -305,48 +307,22 @@ def _best(
 ) -> Iterator[list[_Candidate]]:
     """The `count` best candidates of every sequence, best first: every beam by every token that is possible.
 
-    All sequences are looked at together: a question of its own for each would take a GPU longer than a layer. What
-    tokens cost a sequence besides decides which are best, and is not in their totals.
+    Of each beam so many are looked at, found in all rows together: a question of its own for each would take a GPU
+    longer than a layer, and numbers for the whole vocabulary would take a CPU longer than the model. What tokens cost a
+    sequence besides decides which are best, and is not in their totals.
     """
-    rows, vocabulary = likely.shape
-    totals = torch.tensor([beam.total for beams in running for beam in beams], dtype=likely.dtype, device=likely.device)
-    scores, most = likely + totals[:, None], max(map(len, running))
-    _charge(scores, running, costs)
-    if rows < len(running) * most:  # some have fewer beams than others
-        places = [number * most + beam for number, beams in enumerate(running) for beam in range(len(beams))]
-        room = scores.new_full((len(running) * most, vocabulary), -torch.inf)
-        scores = room.index_copy_(0, torch.tensor(places, device=scores.device), scores)
-    for cost, ranked in zip(costs, _largest(scores.view(len(running), -1), count), strict=True):
-        found = [(divmod(index, vocabulary), score) for index, score in ranked if score > -torch.inf]
-        yield [_Candidate(beam, token, score + cost.get(token, 0.0)) for (beam, token), score in found]
-
-
-def _charge(scores: Float[Tensor, "rows vocab"], running: list[list[_Running]], costs: list[dict[int, float]]) -> None:
-    """Take off what tokens cost, in every row of a sequence."""
-    row = 0
+    most = min(count + max(map(len, costs)), likely.shape[1])  # those that cost something may be taken back
+    values, ids = largest(likely, most)
+    found = zip(values.tolist(), ids.tolist(), strict=True)
     for beams, cost in zip(running, costs, strict=True):
-        if cost:
-            tokens = torch.tensor(list(cost), device=scores.device)
-            scores[row : row + len(beams), tokens] -= torch.tensor(
-                list(cost.values()), dtype=scores.dtype, device=scores.device
-            )
-        row += len(beams)
-
-
-def _largest(scores: Float[Tensor, "sequences candidates"], count: int) -> Iterator[list[tuple[int, float]]]:
-    """Index and value of the `count` largest of every row, ties to the lower index: `topk` alone does not promise it.
-
-    One more than that is asked for: where it equals the last, all that are as large are looked at.
-    """
-    count = min(count, scores.shape[1])
-    values, indices = scores.topk(min(count + 1, scores.shape[1]))
-    found = torch.stack([values, indices.to(values)]).tolist()  # one way to the host
-    for row, (totals, places) in enumerate(zip(*found, strict=True)):
-        pairs = list(zip(map(int, places), totals, strict=True))
-        if len(pairs) > count and totals[count] == totals[count - 1] > -torch.inf:
-            among = (scores[row] >= totals[count]).nonzero().squeeze(1)
-            pairs = list(zip(among.tolist(), scores[row, among].tolist(), strict=True))
-        yield sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
+        candidates = [
+            (beam.total + value - cost.get(token, 0.0), _Candidate(place, token, beam.total + value))
+            for place, (beam, own) in enumerate(zip(beams, islice(found, len(beams)), strict=True))
+            for value, token in zip(*own, strict=True)
+            if value > -torch.inf
+        ]
+        candidates.sort(key=lambda one: (-one[0], one[1].beam, one[1].token))
+        yield [one for _, one in candidates[:count]]
 
 
 def _ranked(sequences: list[_Sequence], text: int) -> list[Hypothesis]:

@@ -118,7 +118,8 @@ def generate_ranked(
     `draft` tokens are guessed (speculative.py), unless somebody watches.
     """
     filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
-    stepper = unslid(stepper, inputs, stop.max_new_tokens)
+    if not isinstance(strategy, Contrastive):  # which reads one token more
+        stepper = unslid(stepper, inputs, stop.max_new_tokens)
     if draft is not None and not listeners.get():
         moments = _guessed(stepper, inputs, strategy, stop, filters, draft, numbers)
         return [[replace(one, path="speculative")] for one in collect(len(numbers), moments)]

@@ -26,7 +26,7 @@ from regard.decoding.cuda_graph import Replays
 from regard.decoding.filters import NOTHING, Filter, Generated, apply
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.kept_engines import KeptEngines
-from regard.decoding.row_sampling import largest
+from regard.decoding.largest import largest
 from regard.decoding.strategies import Beam
 from regard.models.in_place import InPlaceDecoder, InPlaceState, reach_of, rounded
 from regard.models.network import Network
@@ -194,7 +194,7 @@ def step_beams(
     positions = (beams.read + beams.step)[:, None].expand(texts, size)
     columns = (beams.read + beams.step * size)[:, None] + numbers
     logits = stepper.branch(beams.ids, state, positions, columns, _seen(beams, reach))
-    likely = logits.log_softmax(dim=-1, dtype=torch.float64)
+    likely = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     beams.lost.logical_or_((likely[:, :, 0].isnan() & (beams.total > -torch.inf)).any(dim=1) & beams.going)
     scores, count = logits.flatten(0, 1), (1 + len(beams.ends)) * size
     if filters:

@@ -1,11 +1,7 @@
 """Choosing a token in every row by the row's own temperature, top-k, top-p and min-p, nothing asked of the host.
 
 What may be drawn is what the filters keep, ties to the lower id. Where every row that is drawn has a top-k, only the
-largest scores are looked at, and nothing but them is counted up. They are found without a sort over the vocabulary: the
-k largest stand in the k blocks of neighbouring ids with the largest maxima, of equal ones in the first.
-
-    scores      3  7 | 5  5 | 1  5 | 2  0      top-k 2, blocks of 2: maxima 7 5 5 2, so the first two blocks
-    looked at   3  7   5  5                    of them the largest two: 7 and the first 5
+largest scores are looked at (largest.py), and nothing but them is counted up.
 
 Otherwise a threshold says what stays: the k largest scores are looked at; the last one that stays is the threshold;
 what is above it stays, and of those equal to it the first ones by id:
@@ -14,7 +10,6 @@ what is above it stays, and of those equal to it the first ones by id:
     stays       ·  7  5  5  ·  ·
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +18,7 @@ from torch import Tensor
 
 from regard.axes import RowIds, RowLogits
 from regard.decoding.filters import min_p, temperature
+from regard.decoding.largest import largest
 
 FEW = 8
 """A top-k is looked at alone where it is at most this part of the vocabulary."""
@@ -72,27 +68,6 @@ def drawn(probabilities: Float[Tensor, "rows options"], draws: Float[Tensor, "ro
     chosen: Int[Tensor, "rows"] = torch.searchsorted(upto, point, right=True).squeeze(-1)
     last = (probabilities > 0).long() * torch.arange(probabilities.shape[-1], device=upto.device)
     return torch.minimum(chosen, last.max(dim=-1).values)  # rounding must not reach past the last allowed one
-
-
-def largest(
-    scores: Float[Tensor, "rows options"], count: int
-) -> tuple[Float[Tensor, "rows most"], Int[Tensor, "rows most"]]:
-    """The so many largest of every row, largest first, and their ids; of equals those with the lower id, first."""
-    size = scores.shape[-1]
-    width = 1 << max(0, round(math.log2(math.sqrt(size / count))))
-    blocks = size // width
-    if width == 1 or blocks <= count:
-        ranked = scores.sort(dim=-1, descending=True, stable=True)
-        return ranked.values[:, :count], ranked.indices[:, :count]
-    whole, ids = scores[:, : blocks * width].view(-1, blocks, width), torch.arange(size, device=scores.device)
-    maxima = whole.amax(dim=-1).sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(dim=-1).values
-    found = whole.gather(1, maxima[:, :, None].expand(-1, -1, width)).flatten(1)
-    numbers = (maxima[:, :, None] * width + ids[:width]).flatten(1)
-    rest = size - blocks * width  # behind the last block, and looked at too
-    found = torch.cat([found, scores[:, size - rest :]], dim=1)
-    numbers = torch.cat([numbers, ids[size - rest :].expand(len(scores), -1)], dim=1)
-    ranked = found.sort(dim=-1, descending=True, stable=True)
-    return ranked.values[:, :count], numbers.gather(1, ranked.indices[:, :count])
 
 
 def _kept_of_few(

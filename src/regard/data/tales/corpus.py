@@ -56,8 +56,8 @@ class Tales(Corpus):
     length: int = 96
     """Words and marks of a tale, about."""
     shortest: int = 0
-    """The least of them: each tale then has a length of its own from there to `length`, on a logarithmic scale, so that
-    short ones, which are easier, teach the long; 0: all as `length`."""
+    """The least of them: each tale then has a length of its own from there to `length`, so that short ones, which are
+    easier, teach the long; 0: all as `length`."""
     asked: tuple[str, ...] = ASKED
     """What pairs of texts are about."""
     examples: int = 0
@@ -100,7 +100,7 @@ class Tales(Corpus):
         wish = known.wish(random)
         while split_of(self.seed, wish) != split:
             wish = known.wish(random)
-        events = round(least * (most / least) ** random.random()) if least < most else most
+        events = least + draw(random, most - least + 1)
         return tell(random, happen(random, known, wish, events))
 
     def question(self, split: Split, index: int) -> Question:
