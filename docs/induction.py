@@ -35,6 +35,14 @@ READ = (
     "16 and 16 letters every head of the first layer passed for one within 150 steps, which can only look 15 tokens",
     "back. On random tokens that come twice, 24 and 24, such a head would find nothing (`repeated`).",
 )
+SLIDER = (
+    "Under the explorer's slider, `regard explore FOLDER/run` and its view “Training”, on twelve letters that come",
+    "twice: after 0, 600, 1,000 and 1,500 steps. The second layer's head 0 looks at the same letter first, then at the",
+    "one behind it.",
+    "",
+    "![the heads under the slider at four steps](induction-slider.png)",
+)
+"""The picture is taken by hand."""
 
 
 def row(draws: random.Random) -> str:
@@ -59,6 +67,7 @@ def main(folder: Path) -> None:
     said = ", ".join(f"{step}: {loss:.1f}" for step, loss in zip(found.steps, losses, strict=True))
     page = ["# An induction head being born", "", "Made by `python docs/induction.py FOLDER`.", ""]
     page += ["![the heads over the steps](induction.svg)", "", "```text", table, "```", ""]
+    page += [*SLIDER, ""]
     page += [f"Log-probability of one row, in nats, by step: {said}.", "", *READ, ""]
     (DOCS / "induction.md").write_text("\n".join(page), encoding="utf-8")
 

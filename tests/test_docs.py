@@ -7,6 +7,7 @@ import pytest
 
 from regard.attention import similarity
 from regard.attention.mechanism import MECHANISMS
+from regard.models.network import NETWORKS
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -40,6 +41,7 @@ def test_every_block_of_a_page_does_what_it_says(page, minilm, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(similarity, "SIMILARITIES", dict(similarity.SIMILARITIES))
     assert len(blocks(page)) > 5
+    assert NETWORKS  # what is built in is registered before a page registers its own
     known = set(MECHANISMS)
     try:
         run(page, dict(minilm))

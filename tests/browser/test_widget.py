@@ -49,6 +49,7 @@ def test_the_widget_shows_exact_rows_in_the_pages_own_views(browser, widget, exp
     tab.goto("about:blank")
     program = widget._esm.replace("export default", "const widget =") + PAGE
     tab.add_script_tag(type="module", content=program)
+    tab.wait_for_function("() => Boolean(window.render)")
     tab.evaluate("(opening) => window.render(opening)", widget.opening)
     tab.wait_for_selector(".partners .number")
     row, weights = 1, explored["gpt"].look(TEXT).weights("decoder.1.self", 0)
