@@ -288,6 +288,8 @@ def contributions(
         raise InputError("the values were not kept", "watch with `values=True` to see what attention carries")
     weights = path.weights(list(rows)).mean(dim=1)
     values = path.joined("new_values")[0, :, path.real_keys()]
-    values = values.repeat_interleave(path.heads // values.shape[0], dim=0)
+    values = values.repeat_interleave(path.heads // values.shape[0], dim=0).to(
+        weights.dtype
+    )  # float32 for half precision
     output = attention.output.whole_weight().reshape(attention.output.out_features, path.heads, -1)
-    return torch.einsum("hk,hkv,whv->kw", weights, values, output.to(values.dtype))
+    return torch.einsum("hk,hkv,whv->kw", weights, values, output.to(weights.dtype))
