@@ -168,3 +168,20 @@ def test_a_reading_that_is_no_longer_kept_is_read_again(browser, address, explor
     expected = explored["gpt"].look(TEXT).weights("decoder.1.self", 1, rows=[5])[0]
     assert row == pytest.approx(expected.tolist(), abs=1e-6)
     tab.close()
+
+
+def test_a_text_that_is_refused_leaves_what_was_shown_and_the_next_is_read(explorer, address):
+    """And nothing is written to the console, which the fixture looks at."""
+    explorer.open(address, model="gpt", text=TEXT)
+    shown = explorer.text(".outcome")
+    for refused, said in (("", "empty"), ("a " * 60_000, "tokens")):
+        explorer.tab.fill("textarea[name=text]", refused)
+        explorer.tab.click("button[type=submit]")
+        explorer.tab.wait_for_selector(".problem:not([hidden])")
+        assert said in explorer.settle().text(".problem")
+        assert explorer.text(".outcome") == shown
+    explorer.tab.fill("textarea[name=text]", "a mat")
+    explorer.tab.click("button[type=submit]")
+    explorer.settle()
+    assert explorer.tab.is_hidden(".problem")
+    assert explorer.text(".outcome") != shown

@@ -99,7 +99,7 @@ def test_the_page_and_its_programs_are_there(client):
 )
 def test_bad_input_gets_a_sentence(client, body, said):
     found = asked(client, **body)
-    assert found.status_code in (400, 422)
+    assert found.status_code in (200, 422)
     assert said in " ".join(found.json().values())
 
 
@@ -119,7 +119,7 @@ def test_bad_input_gets_a_sentence(client, body, said):
 def test_a_question_about_what_is_not_there_gets_a_sentence(client, what, body, said):
     reading = asked(client, model="gpt", text=TEXT, new_tokens=0).json()["reading"]
     found = asked(client, f"ask/{what}", reading=reading, **body)
-    assert found.status_code in (400, 422)
+    assert found.status_code in (200, 422)
     assert said in " ".join(found.json().values())
 
 
@@ -146,7 +146,7 @@ def test_whatever_a_field_holds_the_answer_is_a_sentence_or_an_answer(client, va
             fields["rows"] = [0, 1]
         for name in [*question.model_fields, "unheard_of"]:
             answer = asked(client, f"ask/{what}", reading=found["reading"], **{**fields, name: value})
-            assert answer.status_code in (200, 400, 422), (what, name)
+            assert answer.status_code in (200, 422), (what, name)
             assert answer.status_code == 200 or answer.json()["error"], (what, name)
 
 
@@ -179,15 +179,16 @@ def test_any_writing_is_read_and_asked_about(client, text):
         "path": {"new_tokens": 2},
         "export": {"layer": layer, "format": "svg"},
     }.items():
-        assert asked(client, f"ask/{what}", reading=reading, **more).status_code == 200, what
+        assert "error" not in asked(client, f"ask/{what}", reading=reading, **more).json(), what
 
 
 def test_a_reading_is_its_own_pages_alone(client):
     reading = asked(client, model="gpt", text=TEXT, new_tokens=0).json()["reading"]
     question = {"reading": reading, "layer": "decoder.0.self"}
-    assert client.post("/api/ask/thumbs", json=question).status_code == 200
-    assert client.post("/api/ask/thumbs", json=question, headers={"x-session": "another"}).status_code == 410
-    assert client.post("/api/ask/thumbs", json=question, headers={"x-session": "../x"}).status_code == 400
+    assert "error" not in client.post("/api/ask/thumbs", json=question).json()
+    assert client.post("/api/ask/thumbs", json=question, headers={"x-session": "another"}).json()["gone"]
+    nameless = client.post("/api/ask/thumbs", json=question, headers={"x-session": "../x"}).json()
+    assert "does not say which page" in nameless["error"]
 
 
 def test_the_store_forgets_the_longest_unused_and_keeps_the_newest(models):
@@ -221,7 +222,7 @@ def test_a_checkpoint_that_vanishes_while_the_page_is_open_is_in_memory(models, 
     shutil.rmtree(tmp_path / "gpt")
     found = asked(client, model="gpt", text=TEXT, new_tokens=3).json()
     assert found["output"] == before
-    assert asked(client, "ask/path", reading=found["reading"], new_tokens=2).status_code == 200
+    assert "error" not in asked(client, "ask/path", reading=found["reading"], new_tokens=2).json()
 
 
 def test_what_is_switched_off_for_one_is_on_for_another(client, models):

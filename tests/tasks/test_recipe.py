@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
+from regard.api.exploring.examples import example
 from regard.data.corpus import CORPORA
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import ConfigError, FileError
@@ -139,6 +140,7 @@ def made_tiny(name: str, folder: Path) -> list[str]:
     small = {"held_out": 31, "first_year": 1990, "last_year": 2009, "length": 61, "queries": 11}
     tiny += [f"data.options.{key}={value}" for key, value in small.items() if key in options]
     tiny += ['data.options.only=["json", "html", "wsgiref", "venv"]'] if "only" in options else []
+    tiny += ["training.snapshots=[0]"] if recipe.training.snapshots else []
     tiny += with_data(name, folder / "data")
     tiny += ["model.adapter.rank=2"] if getattr(recipe.model, "adapter", None) else []
     return [change for change in tiny if not change.startswith(fixed)] if fixed else tiny
@@ -165,6 +167,7 @@ def test_a_shipped_recipe_trains_and_its_model_runs(name, tmp_path, monkeypatch)
     assert trained.recipe == loaded.recipe == asked
     texts = questions(loaded.recipe)
     assert loaded.run(texts) == trained.run(texts)
+    assert loaded.look(example(loaded)).layers  # what the explorer begins with
     if loaded.recipe.decoding.strategy != "sample" and isinstance(loaded.run(texts[0]), str):
         assert [loaded.run(text) for text in texts] == loaded.run(texts)
     figures = loaded.evaluate(held_out(loaded.task.open(loaded.recipe), "valid", 5))

@@ -98,12 +98,16 @@ def explorer(
 
 
 def _say_what_is_wrong(app: FastAPI) -> None:
-    """Whatever a request is refused for, the answer is a sentence with a remedy."""
+    """Whatever a request is refused for, the answer is a sentence with a remedy.
+
+    What a model has to say against a text is an answer, 200: a browser writes every other status to its console, as if
+    the page were broken. Those are left for requests that no page of ours makes.
+    """
 
     @app.exception_handler(RegardError)
     def complain(request: Request, error: RegardError) -> JSONResponse:
-        status = 410 if isinstance(error, GoneError) else 400
-        return JSONResponse({"error": error.problem, "remedy": error.remedy}, status)
+        gone = {"gone": True} if isinstance(error, GoneError) else {}
+        return JSONResponse({"error": error.problem, "remedy": error.remedy, **gone})
 
     @app.exception_handler(ValidationError)
     def misasked(request: Request, error: ValidationError) -> JSONResponse:

@@ -5,17 +5,24 @@ from typing import Any
 
 from regard.api import Model
 from regard.api.exploring.reading import attends
-from regard.data.corpus import corpus
+from regard.data.conversations import Conversation
+from regard.data.questions import Question
+from regard.data.sentinels import SENTINELS
+from regard.data.splits import TextDocument
 from regard.errors import InputError
 from regard.inspection.intervention import stream_places
 from regard.models.recurrent import RecurrentNetwork
 from regard.tasks.generation import Generation
+from regard.tasks.task import held_out
 
 SENTENCE = "The cup did not fit in the bag because it was too big."
+SHOWN = 200
+"""Characters of a document."""
 BY_TASK = {
     "masked": "The capital of France is {mask}.",
     "question_answering": f"What was too big?\t{SENTENCE}",
     "cloze": "The cup did not fit in the {mask}.",
+    "denoising": f"The cup did not fit in the {SENTINELS[0]} because it was too big.",
 }
 
 
@@ -49,6 +56,15 @@ def _has_streams(model: Model) -> bool:
 
 def example(model: Model) -> str:
     """A text that the model can read: of the corpus it was trained on, if that is a built-in one."""
-    if model.data is not None and model.data.corpus is not None:
-        return str(corpus(model.data.corpus, model.data.options).example("test", 0)[0])
-    return BY_TASK.get(model.task.name, SENTENCE).replace("{mask}", model.tokenizer.mask)
+    usual = BY_TASK.get(model.task.name, SENTENCE).replace("{mask}", model.tokenizer.mask)
+    if model.recipe is None or model.recipe.given.corpus is None:
+        return usual
+    match held_out(model.task.open(model.recipe, ("test",)), "test", 1)[0]:
+        case Question(question, context):
+            return f"{question}\t{context}"
+        case Conversation(messages):
+            return next(one.content for one in messages if one.role == "user")
+        case TextDocument(text):
+            return text[:SHOWN] if model.task.continues else usual
+        case other:
+            return str(other[0])

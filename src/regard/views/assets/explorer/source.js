@@ -32,7 +32,7 @@ export class HttpSource {
       throw new Refusal({ error: "the explorer does not answer", remedy: "start it again: regard explore MODEL" });
     }
     const record = await response.json();
-    if (!response.ok) throw Object.assign(new Refusal(record), { status: response.status });
+    if (record.error) throw new Refusal(record);
     return record;
   }
 
@@ -51,7 +51,7 @@ export class HttpSource {
     try {
       return await this.send("ask/" + what, { reading: known?.name ?? reading, ...asked }, signal);
     } catch (error) {
-      if (error.status !== 410 || !known) throw error;
+      if (!error.record?.gone || !known) throw error;
       known.renewed ??= this.send("read", known.asked).finally(() => { known.renewed = null; });
       known.name = (await known.renewed).reading;
       return this.send("ask/" + what, { reading: known.name, ...asked }, signal);
