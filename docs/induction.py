@@ -21,7 +21,7 @@ READ = (
 )
 SLIDER = (
     "Under the explorer's slider, `regard explore FOLDER` and its view “Training”, on twelve letters that come",
-    "twice: after 0, 600, 1,000 and 1,500 steps. The second layer's head 0 looks at the same letter first, then at the",
+    "twice: after 0, 300, 500 and 1,000 steps. The second layer's head 0 looks at the same letter first, then at the",
     "one behind it.",
     "",
     "![the heads under the slider at four steps](induction-slider.png)",
