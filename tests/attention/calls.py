@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import pytest
 import torch
+from _pytest.mark.structures import ParameterSet
 from torch import Tensor, nn
 
 from regard.attention.bias import ALiBi, Bias, RelativeBuckets
@@ -60,6 +62,16 @@ BIASES: dict[str, Callable[[Sizes], Bias | Tensor | None]] = {
     "tensor": lambda sizes: torch.randn(sizes.scores),
     "shared tensor": lambda sizes: torch.randn(sizes.queries, sizes.keys),
 }
+
+
+def by_turns(fixed: Sequence[tuple[str, ...]], turning: Sequence[tuple[str, ...]]) -> list[ParameterSet]:
+    """Every combination, as parameters; what is not slow has each of the fixed once, and each of the turning."""
+    assert len(fixed) >= len(turning)
+    return [
+        pytest.param(*one, *other, id="-".join((*one, *other)), marks=[] if at == turn else [pytest.mark.slow])
+        for at, one in zip(cycle(range(len(turning))), fixed, strict=False)
+        for turn, other in enumerate(turning)
+    ]
 
 
 def refused(kernel: str, call: Call) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from calls import BIASES, Sizes, assert_same, outcome, refused, similarity_of
+from calls import BIASES, Sizes, assert_same, by_turns, outcome, refused, similarity_of
 from hypothesis import given
 from hypothesis import strategies as st
 from test_masks import DENSE4, EXAMPLES, LEFT, RIGHT, trees
@@ -36,16 +36,24 @@ def test_every_similarity_but_the_additive_one_runs_fused():
     assert [name for kernel, name in ACCEPTED if kernel == "reference"] == list(SIMILARITIES)
 
 
-@every_fast_kernel
-@pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("example", [None, *EXAMPLES], ids=lambda example: example.name if example else "no mask")
-def test_a_kernel_equals_the_reference_forward_and_backward(kernel, similarity, example, bias):
+MASKS = {"no mask": None} | {example.name: example for example in EXAMPLES}
+COMPARED = [
+    case
+    for kernel in dict(FAST)
+    for case in by_turns(
+        [(kernel, mask) for mask in MASKS], [(name, bias) for fast, name in FAST if fast == kernel for bias in BIASES]
+    )
+]
+
+
+@pytest.mark.parametrize(("kernel", "mask", "similarity", "bias"), COMPARED)
+def test_a_kernel_equals_the_reference_forward_and_backward(kernel, mask, similarity, bias):
     for kv_heads, group in GROUPS.values():
         sizes = Sizes(kv_heads=kv_heads, group=group)
         given_tensors, added = sizes.draw(), BIASES[bias](sizes)
         learnt = similarity_of(similarity, sizes.head_width)
-        mask = example.mask(sizes.scores) if example else None
-        actual, reference = (outcome(given_tensors, learnt, mask, added, name) for name in (kernel, "reference"))
+        allowed = MASKS[mask].mask(sizes.scores) if MASKS[mask] else None
+        actual, reference = (outcome(given_tensors, learnt, allowed, added, name) for name in (kernel, "reference"))
         assert_same(actual, reference)
 
 
@@ -107,12 +115,16 @@ DEAD = {
 }
 
 
-@pytest.mark.parametrize(("kernel", "similarity"), ACCEPTED)
-@pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("mask", DEAD.values(), ids=DEAD.keys())
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_rows_that_see_nothing_are_zero_and_move_nothing(kernel, similarity, bias, mask, dtype):
-    sizes = Sizes(batch=5, group=2, queries=7)
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SEEING_NOTHING = by_turns(
+    [(*accepted, dead) for accepted in ACCEPTED for dead in DEAD],
+    [(bias, dtype) for bias in BIASES for dtype in DTYPES],
+)
+
+
+@pytest.mark.parametrize(("kernel", "similarity", "dead", "bias", "dtype"), SEEING_NOTHING)
+def test_rows_that_see_nothing_are_zero_and_move_nothing(kernel, similarity, dead, bias, dtype):
+    sizes, mask, dtype = Sizes(batch=5, group=2, queries=7), DEAD[dead], DTYPES[dtype]
     query, key, value = sizes.draw(dtype, grad=True)
     allowed = mask(sizes.scores).dense(sizes.scores, query.device).expand(sizes.scores)
     dead = ~allowed.any(-1)
