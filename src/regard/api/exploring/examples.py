@@ -59,7 +59,7 @@ def example(model: Model) -> str:
     usual = BY_TASK.get(model.task.name, SENTENCE).replace("{mask}", model.tokenizer.mask)
     if model.recipe is None or model.recipe.given.corpus is None:
         return usual
-    match held_out(model.task.open(model.recipe, ("test",)), "test", 1)[0]:
+    match held_out(model.task.open(model.recipe), "test", 1)[0]:
         case Question(question, context):
             return f"{question}\t{context}"
         case Conversation(messages):
