@@ -298,6 +298,7 @@ def side_by_side(
     there = {key_of(row)[:2] for group in given.only for row in known_rows(bench, group, given, device)}
     wanted = [job for job in every if (job.what, job.contestant) not in there]
     missing = [job for job in wanted if not _result(job, given).is_file()]
+    missing.sort(key=lambda job: not _trained(job, given))  # what need only be measured comes first
     say(f"{len(every) - len(missing)} of {len(every)} are there")
     for group in given.only:
         gather(bench, group, given, device)
@@ -331,6 +332,11 @@ def side_by_side(
 def _result(job: Job, given: argparse.Namespace) -> Path:
     found: Path = given.out / job.group / f"{job.name}.json"
     return found
+
+
+def _trained(job: Job, given: argparse.Namespace) -> bool:
+    last: Path = given.out / job.group / job.name / job.stages[-1].name / "over.json"
+    return last.is_file()
 
 
 def begin(

