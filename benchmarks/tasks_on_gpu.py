@@ -189,7 +189,7 @@ def long(given: argparse.Namespace) -> Iterator[Job]:
             Stage(str(whole), (*every, *told, *longest, "training.evaluate_every=100", *tiny)),
         )
         what = f"questions about tales of {whole:,} tokens, Longformer, 3 layers × 128"
-        named = {"metric": "exact_match", "examples": few(given)}
+        named = {"metric": "exact_match", "examples": few(given), "seconds": 300.0}
         yield Job("long", str(window), what, f"reads {window:,}", "tales-questions", stages, **named)
 
 
