@@ -42,7 +42,8 @@ def pairs(source: str) -> Iterator[tuple[str, str]]:
         text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         first, *rest = SENTENCE.split(text, maxsplit=1)
         summary, body = " ".join(first.split()), " ".join("".join(rest).split())
-        if 10 <= len(summary) <= 160 and SHORTEST <= len(body) <= LONGEST and summary.isascii() and body.isascii():
+        both = summary + body
+        if 10 <= len(summary) <= 160 and SHORTEST <= len(body) <= LONGEST and both.isascii() and both.isprintable():
             yield body, summary
 
 
@@ -56,6 +57,7 @@ def packages() -> Iterator[tuple[str, list[Path]]]:
 
 
 def main() -> None:
+    """Read what is installed, write three files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder

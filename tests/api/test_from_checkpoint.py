@@ -62,6 +62,23 @@ def test_a_classifier_begins_with_a_masked_model_and_a_new_head(folder, masked):
     assert regard.load(folder / "classifier").run("one is good") == model.run("one is good")
 
 
+@pytest.mark.parametrize("asked", ["recipe", "name"])
+def test_a_run_goes_on_by_the_recipe_it_was_begun_with_whatever_the_folders_tokenizer(folder, masked, tmp_path, asked):
+    """Its recipe says no kind of tokenizer; the run writes down that of the folder, here wordpiece and not bpe."""
+    plan = recipe(folder, "classification", "labels.tsv", {"from": str(folder / "masked")})
+    whole = regard.train(
+        plan.model_copy(update={"training": plan.training.model_copy(update={"steps": 4})}), tmp_path / "whole"
+    )
+    named = tmp_path / "recipe.toml"
+    named.write_text(plan.toml().replace('[tokenizer]\nkind = "bpe"', "[tokenizer]"))
+    again: Recipe | str = plan if asked == "recipe" else str(named)
+    regard.train(again, tmp_path / "run")
+    regard.train(again, tmp_path / "run", resume=True)
+    on = regard.train(again, tmp_path / "run", changes=["training.steps=4"], resume=True)
+    for name, tensor in whole.module.state_dict().items():
+        assert torch.equal(on.module.state_dict()[name], tensor), name
+
+
 def test_the_weights_are_the_folders_before_the_first_step(folder, masked):
     from regard.api.training import prepare
 

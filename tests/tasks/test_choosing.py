@@ -106,6 +106,35 @@ def test_a_classifier_learns_what_it_is_shown(classifier):
     assert classifier.evaluate([*REVIEWS, *flipped])["accuracy"] == pytest.approx(4 / 5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("round_to", [1, 8])
+def test_texts_are_measured_once_each_beside_texts_of_like_length_and_as_if_alone(classifier, round_to):
+    """Short and long ones in turn: read in their order, every short one would be padded to a long one."""
+    words = ["a fine film", "so dull", "so fine " * 15, "dull", "a dull film " * 11]
+    pairs = [Pair(words[number % 5], ("good", "bad")[number % 3 > 0]) for number in range(600)]
+    data = classifier.recipe.data.model_copy(update={"round_to": round_to})
+    model = replace(classifier, recipe=classifier.recipe.model_copy(update={"data": data}))
+    once = {text: model.logits(text).double() for text in words}
+    alone = [once[pair.source] for pair in pairs]
+    wanted = [model.module.config.labels.index(pair.target) for pair in pairs]
+    read: list[regard.Inputs] = []
+    hook = model.module.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
+    found = model.run([pair.source for pair in pairs])
+    answered, read[:] = list(read), []
+    figures = model.evaluate(pairs)
+    hook.remove()
+    for one in (answered, read):
+        assert sum(len(batch.sizes) for batch in one) == len(pairs) > len(one) > 1
+        assert sum(batch.tokens.ids.numel() for batch in one) < 0.85 * 37 * len(pairs)
+    for text, logits in zip(found, alone, strict=True):
+        shares = dict(zip(model.module.config.labels, logits.softmax(0).tolist(), strict=True))
+        assert text == pytest.approx(shares, abs=1e-5)
+    right = sum(int(logits.argmax()) == label for logits, label in zip(alone, wanted, strict=True))
+    loss = -sum(float(logits.log_softmax(0)[label]) for logits, label in zip(alone, wanted, strict=True))
+    assert figures["accuracy"] == right / len(pairs)
+    assert figures["loss"] == pytest.approx(loss / len(pairs), abs=1e-5)
+
+
 def test_a_finder_learns_what_it_is_shown(finder):
     assert finder.evaluate(ASKED) == {"exact_match": 1.0, "f1": 1.0}
     assert finder.run(f"who painted the shrine\t{PASSAGE}") == "Memling"

@@ -270,6 +270,8 @@ def _claim(folder: Path, plan: Recipe, resume: bool, changes: list[str]) -> list
     if not (folder / "recipe.toml").is_file():
         raise _no_run(folder)
     before, now = read_run(folder).tables(), plan.tables()
+    if plan.model.begins_in and plan.tokenizer == TokenizerTable():
+        now["tokenizer"] = before["tokenizer"]  # a run writes down the kind of its folder's tokenizer
     changed = [f"{table}.{key}" for table in now for key in _differing(before[table] or {}, now[table] or {})]
     asked = {change.partition("=")[0].strip() for change in changes}
     if any(key not in CHANGEABLE for key in changed):
@@ -298,8 +300,10 @@ def _no_run(folder: Path) -> FileError:
 
 
 def _kept_tokenizer(folder: Path, plan: Recipe, resume: bool) -> Tokenizer | None:
+    """The one that a run to be resumed has learnt; where [model] from names a folder it is that folder's."""
     kept = folder / "tokenizer.json"
-    return KINDS[plan.tokenizer.kind].load(kept) if resume and kept.is_file() else None
+    learnt_before = resume and not plan.model.begins_in and kept.is_file()
+    return KINDS[plan.tokenizer.kind].load(kept) if learnt_before else None
 
 
 def _build(config: NetworkConfig, device: torch.device) -> Network:

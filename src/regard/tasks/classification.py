@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from regard.data.batching import Batch
 from regard.data.corpus import Corpus, Examples, Pair, Split, examples_of
 from regard.data.labels import LABELLED, Labelling, labels_of, read_labelled
+from regard.data.objectives import Example
 from regard.data.splits import hold_out_labelled
-from regard.data.stream import BatchStream, ByLength, FewShapes, Position, by_length
+from regard.data.stream import BatchStream, ByLength, FewShapes, Position
+from regard.decoding.engine import listeners
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.labels import accuracy, macro_f1
@@ -20,7 +24,7 @@ from regard.models.network import Network
 from regard.tasks.data_table import DataTable
 from regard.tasks.files import one_file, open_files, reading_of, require_positions, window_of
 from regard.tasks.generation import TOGETHER
-from regard.tasks.language_modelling import MEASURED, measured
+from regard.tasks.language_modelling import read_at_once
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import (
     EVERY_SPLIT,
@@ -38,6 +42,7 @@ from regard.tasks.task import (
 from regard.tasks.task_table import TaskTable
 from regard.text.tokenizer import Tokenizer
 from regard.training.losses import LabelPrediction
+from regard.training.trainable import summed_cross_entropy
 
 MOST_SHOWN, LONGEST_SHOWN = 12, 40
 """Labels that are named when training begins, and characters of each."""
@@ -108,7 +113,7 @@ class Classification(Task[Examples]):
         """Texts of like length side by side."""
         plan, how = recipe.training, _labelling(recipe.data, module, tokenizer)
         require_positions(recipe, module.config, how.window)
-        batching = ByLength() if how.round_to == 1 else FewShapes()
+        batching = _batching(how)
         batches = BatchStream(data, how, plan.batch_tokens, plan.seed, batching)
         next(batches.start(Position()))
         try:
@@ -130,16 +135,14 @@ class Classification(Task[Examples]):
         """Every label with its probability, the likeliest first."""
         refuse_decoding(self.name, strategy, max_new_tokens)
         how = _labelling(model.data, model.module, model.tokenizer)
-        device = model.module.device
-        answers = []
-        for first in range(0, len(texts), TOGETHER):
-            logits: Tensor = model.module(how.prompt(texts[first : first + TOGETHER]).to(device))
-            for shares in logits.double().softmax(dim=-1).tolist():
+        answers: dict[int, Answer] = {}
+        for places, _, logits in _read(model, how, [Example(ids, []) for ids in how.sources(texts)]):
+            for place, shares in zip(places, logits.double().softmax(dim=-1).tolist(), strict=True):
                 ranked = sorted(zip(how.labels, shares, strict=True), key=lambda entry: -entry[1])
                 shown = "  ".join(f"{label} {share:.3f}" for label, share in ranked)
                 labels = [{"label": label, "probability": share} for label, share in ranked]
-                answers.append(Answer(_by_label(ranked), shown, {"output": ranked[0][0], "labels": labels}))
-        return answers
+                answers[place] = Answer(_by_label(ranked), shown, {"output": ranked[0][0], "labels": labels})
+        return [answers[place] for place in range(len(texts))]
 
     def read(self, paths: Sequence[Path], data: DataTable | None = None) -> list[Pair]:
         """Texts with labels of one file, read as the recipe's own are."""
@@ -147,6 +150,7 @@ class Classification(Task[Examples]):
             raise InputError(f"{len(paths)} files are given", "give one file of texts with labels")
         return read_labelled(paths[0], *reading_of(data))
 
+    @torch.no_grad()
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
         """The share of texts whose likeliest label is theirs, the mean F1 of the labels, and the loss in nats."""
         how.refuse_windows(self.name)
@@ -154,11 +158,15 @@ class Classification(Task[Examples]):
         if not pairs:
             raise InputError("there are no texts to measure on", "give a file, or test data in the recipe")
         task = _labelling(model.data, model.module, model.tokenizer)
-        rows = by_length(task.encode(pairs), task, max(MEASURED, task.window))
-        total, count = measured(LabelPrediction(model.module), [task.batch(batch) for batch in rows], how.progress)
-        said = [next(iter(answer.value)) for answer in self.answers(model, [pair.source for pair in pairs], None, None)]
-        wanted = [pair.target for pair in pairs]
-        return {"accuracy": accuracy(said, wanted), "macro_f1": macro_f1(said, wanted), "loss": total / count}
+        said: list[str] = []
+        wanted: list[str] = []
+        total = 0.0
+        for places, batch, logits in _read(model, task, task.encode(pairs)):
+            total += float(summed_cross_entropy(logits[:, None], batch.targets))
+            said += [task.labels[best] for best in logits.argmax(dim=-1).tolist()]
+            wanted += [pairs[place].target for place in places]
+            how.progress(len(said), len(pairs))
+        return {"accuracy": accuracy(said, wanted), "macro_f1": macro_f1(said, wanted), "loss": total / len(pairs)}
 
 
 def _labelled_corpus(table: DataTable) -> Corpus:
@@ -179,6 +187,30 @@ def _texts_of(table: DataTable) -> Corpus:
     found = examples_of(str(table.corpus), table.options, "labels")
     assert isinstance(found, Corpus)
     return found
+
+
+def _read(
+    model: Loaded, how: Labelling, examples: Sequence[Example]
+) -> Iterator[tuple[list[int], Batch, Float[Tensor, "batch labels"]]]:
+    """The logits of all texts: the places of those read side by side, which are of like length; their batch; theirs.
+
+    What is watched stays in its order.
+    """
+    module = model.module
+    if listeners.get():
+        groups = [list(examples[first : first + TOGETHER]) for first in range(0, len(examples), TOGETHER)]
+    else:
+        rows = _batching(how).cut(examples, how, max(read_at_once(module.device), how.window))
+        groups = [[example for row in batch for example in row] for batch in rows]
+    place = {id(example): number for number, example in enumerate(examples)}
+    for group in groups:
+        batch = how.batch(group).to(module.device)
+        yield [place[id(example)] for example in group], batch, module(batch.inputs)
+
+
+def _batching(how: Labelling) -> ByLength:
+    """Which texts are read side by side: of lengths that are rounded there are few, and each has its one batch size."""
+    return ByLength() if how.round_to == 1 else FewShapes()
 
 
 def _by_label(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:

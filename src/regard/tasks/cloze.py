@@ -22,7 +22,7 @@ from regard.errors import ConfigError, InputError
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
 from regard.tasks.generation import TOGETHER
-from regard.tasks.language_modelling import MEASURED
+from regard.tasks.language_modelling import read_at_once
 from regard.tasks.pairs import open_corpus, read_pair_files
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import (
@@ -140,7 +140,7 @@ class ClozeTask(Task[Corpus]):
             raise InputError("there are no texts to measure on", "give a file of pairs, or test data in the recipe")
         cloze = self.objective(model.tokenizer)
         encoded = cloze.encode(examples)
-        batches = by_length(encoded, cloze, max(MEASURED, *map(cloze.cost, encoded)))
+        batches = by_length(encoded, cloze, max(read_at_once(model.module.device), *map(cloze.cost, encoded)))
         total, count, right = 0.0, 0, 0
         for done, rows in enumerate(batches, start=1):
             batch = cloze.batch(rows).to(model.module.device)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.data.corpus import Examples, Split
 from regard.data.questions import (
@@ -28,7 +29,7 @@ from regard.metrics.answers import overlap, same_answer
 from regard.models.network import Network
 from regard.tasks.data_table import DataTable
 from regard.tasks.files import corpus_examples, one_file, open_files, reading_of, require_positions, window_of
-from regard.tasks.language_modelling import MEASURED
+from regard.tasks.language_modelling import read_at_once
 from regard.tasks.recipe import Recipe
 from regard.tasks.task import (
     EVERY_SPLIT,
@@ -152,7 +153,7 @@ class QuestionAnswering(Task[Examples]):
         device = model.module.device
         windows = [how.windows(question) for question in asked]
         found: dict[int, Found] = {}
-        for rows in by_length([one for own in windows for one in own], how, max(MEASURED, how.window)):
+        for rows in by_length([one for own in windows for one in own], how, max(read_at_once(device), how.window)):
             logits: Tensor = model.module(how.batch(rows).inputs.to(device)).cpu()
             for one, row in zip(logits, rows, strict=True):
                 assert isinstance(row, SpanExample)
@@ -222,11 +223,10 @@ def best_span(logits: Float[Tensor, "tokens 2"], row: SpanExample) -> Found:
     if not count:
         return Found(0, 0, float(likely[0].sum()))
     here = likely[row.first : row.first + count]
-    scores = here[:, 0, None] + here[None, :, 1]
-    length = torch.arange(count, device=here.device)[None] - torch.arange(count, device=here.device)[:, None]
-    scores = scores.masked_fill((length < 0) | (length >= LONGEST_ANSWER), -torch.inf)
-    begin, end = divmod(int(scores.argmax()), count)
-    return Found(row.offsets[begin][0], row.offsets[end][1], float(scores[begin, end]))
+    ends = F.pad(here[:, 1], (0, LONGEST_ANSWER - 1), value=-torch.inf).unfold(0, LONGEST_ANSWER, 1)
+    scores = here[:, 0, None] + ends  # of every beginning with the tokens from there on
+    begin, length = divmod(int(scores.argmax()), LONGEST_ANSWER)
+    return Found(row.offsets[begin][0], row.offsets[begin + length][1], float(scores[begin, length]))
 
 
 def _by_passage(
