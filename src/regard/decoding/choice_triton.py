@@ -1,8 +1,7 @@
 """The end of a step in a few kernels for a GPU: what is chosen of the logits, what it was given, who is done.
 
     parts       every row by blocks of the vocabulary: the largest logit, its lowest id, the sum of exponentials,
-                and where rows are drawn the largest logit of every 64 ids
-    drawn       of rows that are drawn: a token among the k largest, by the row's temperature, top-p, min-p and number
+                and where rows are drawn the largest logit of every group of ids (draw_triton.py)
     settled     the parts of a row joined; the token and its log probability kept, the row's numbers brought on
 
 A row that holds NaN is given NaN, as by a log-softmax, and is found out when it is read back. What this computes is
@@ -19,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.counter_random import uniform
+from regard.decoding.draw_triton import GROUP, drawn, draws, groups_of
 from regard.decoding.requests import Rows
 from regard.decoding.row_sampling import Kinds, choose
 from regard.layers.triton_kernel import TritonKernel, runs, size_above
@@ -36,6 +36,8 @@ class Parts:
     tops: Float[Tensor, "rows parts"]
     places: Int[Tensor, "rows parts"]
     sums: Float[Tensor, "rows parts"]
+    maxima: Float[Tensor, "rows groups"] | None
+    """Of groups of neighbouring ids."""
 
 
 def settles(logits: Float[Tensor, "rows vocab"]) -> bool:
@@ -45,9 +47,11 @@ def settles(logits: Float[Tensor, "rows vocab"]) -> bool:
 
 def settle(logits: Float[Tensor, "rows vocab"], rows: Rows, kinds: Kinds, lengths: Int[Tensor, "rows"]) -> None:
     """Choose, keep what was chosen, and see who is done, in every row; `lengths` of those that are done stay."""
-    parts = parts_of(logits)
-    ids = None
-    if kinds.draws:
+    fast = kinds.draws and draws(logits, kinds)
+    parts, ids = parts_of(logits, grouped=fast), None
+    if fast and parts.maxima is not None and kinds.most_k is not None:
+        ids = drawn(logits, parts.maxima, rows, kinds.most_k)
+    elif kinds.draws:
         ids = choose(logits, rows.asked, kinds, uniform(rows.seeds, rows.written))
     count, blocks = parts.tops.shape
     _settled[(count,)](
@@ -59,26 +63,30 @@ def settle(logits: Float[Tensor, "rows vocab"], rows: Rows, kinds: Kinds, length
     )
 
 
-def parts_of(logits: Float[Tensor, "rows vocab"]) -> Parts:
+def parts_of(logits: Float[Tensor, "rows vocab"], *, grouped: bool = False) -> Parts:
     """The first stage."""
     rows, size = logits.shape
     blocks = -(-size // BLOCK)
     wide = torch.promote_types(logits.dtype, torch.float32)
     tops, sums = (torch.empty(rows, blocks, dtype=wide, device=logits.device) for _ in range(2))
     places = torch.empty(rows, blocks, dtype=torch.int32, device=logits.device)
+    maxima = torch.empty(rows, groups_of(size), dtype=wide, device=logits.device) if grouped else None
     stride = logits.stride(0)
     behind = logits.untyped_storage().nbytes() // logits.element_size() - logits.storage_offset() - (rows - 1) * stride
     readable = max(size, min(stride, behind))  # with rows of zeros behind the vocabulary, wide reads need no mask there
     _parts[rows, blocks](
-        *(logits, tops, places, sums, stride, readable, size, BLOCK, wide == torch.float64), num_warps=8
+        *(logits, tops, places, sums, tops if maxima is None else maxima, stride, readable, size),
+        *(BLOCK, GROUP, groups_of(size), maxima is not None, wide == torch.float64),
+        num_warps=8,
     )
-    return Parts(tops, places, sums)
+    return Parts(tops, places, sums, maxima)
 
 
 @TritonKernel
 def _parts(  # type: ignore[no-untyped-def]
-    logits, tops, places, sums, row_stride, readable, size, BLOCK: tl.constexpr, DOUBLE: tl.constexpr
-):
+    logits, tops, places, sums, maxima, row_stride, readable, size,
+    BLOCK: tl.constexpr, GROUP: tl.constexpr, GROUPS: tl.constexpr, GROUPED: tl.constexpr, DOUBLE: tl.constexpr,
+):  # fmt: skip
     wide: tl.constexpr = tl.float64 if DOUBLE else tl.float32
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = block * BLOCK + tl.arange(0, BLOCK)
@@ -86,6 +94,10 @@ def _parts(  # type: ignore[no-untyped-def]
     numbers = tl.where(at < size, numbers, -float("inf"))
     top = tl.max(numbers, axis=0)
     shares = tl.where(numbers == -float("inf"), 0.0, tl.exp(numbers - top))
+    if GROUPED:
+        group = block * (BLOCK // GROUP) + tl.arange(0, BLOCK // GROUP)
+        largest = tl.max(tl.reshape(numbers, (BLOCK // GROUP, GROUP)), axis=1)
+        tl.store(maxima + row * GROUPS + group, largest, mask=group < GROUPS)
     place = row * tl.num_programs(1) + block
     tl.store(tops + place, top)
     tl.store(places + place, tl.min(tl.where(numbers == top, at, size - 1), axis=0))
