@@ -102,6 +102,7 @@ def test_a_kernel_that_is_wrong_or_does_not_compile_is_left_out_and_told_of(monk
         assert not asked("gate", fails)
     with pytest.warns(RuntimeWarning, match="'head' is not used for torch.float32: it is off by 0.5"):
         assert not asked("head", lambda: (right, right + 0.5))
+    assert list(triton_kernel.tried().values()) == [True, False, False]
     monkeypatch.setenv("REGARD_WITHOUT", "head,norm")
     assert not asked("norm", compiles)
     monkeypatch.delenv("TRITON_INTERPRET")

@@ -48,6 +48,11 @@ def left_out(name: str) -> bool:
     return name in os.environ.get("REGARD_WITHOUT", "").split(",")
 
 
+def tried() -> dict[str, bool]:
+    """Which kernels have been tried so far, for numbers of which type, and whether they came out right."""
+    return {f"{name}, {dtype}, {device}": right for (name, device, dtype), right in _right.items()}
+
+
 def runs(name: str, device: torch.device, dtype: torch.dtype, example: Callable[[], tuple[Any, Any]]) -> bool:
     """Whether the kernel of this name is used for numbers of this type: it is here, and its example comes out right.
 

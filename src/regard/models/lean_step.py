@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -143,7 +144,7 @@ class StepHead:
             numbers, scales = held.int8.numbers, held.int8.scales
             on_gpu = numbers.device.type == "cuda"
             return cls(numbers, scales, bias, len(numbers), factor, cap) if on_gpu else None
-        weight: nn.Parameter = held.weight
+        weight: Any = held.weight
         padded = padded_rows(weight) if weight.device.type == "cuda" and weight.element_size() == 2 else weight
         if bias is not None and len(padded) > len(bias):
             bias = torch.cat([bias.detach(), bias.new_zeros(len(padded) - len(bias))])
