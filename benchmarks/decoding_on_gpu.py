@@ -8,7 +8,7 @@ cache over the whole room, all rows at one position, one step captured by hand a
 `regard` is `Model.run` on texts, cutting them and putting the answer together included; `engine` is the same without
 texts. Both read the prompt anew; the first call, which captures its graphs, is told apart as the warm-up.
 OUT/decoding-h200.json is written after every line; `--resume` takes lines that are there from such a file.
-`--profile` writes to OUT/CASE-kernels.txt where a call's time goes. `--ablate` measures the engine once more without each
+`--profile` writes to OUT/CASE-kernels.txt where a call's time goes. `--ablate` measures the engine again without each
 of our own kernels, and without all of them; `kernels` says which of them run at all. All but transformers in five
 minutes: `--ablate --profile --without transformers --minutes 4.5`. `--tiny` runs all of it on a CPU with small models.
 """

@@ -117,6 +117,9 @@ def test_a_table_with_rows_behind_it_is_the_same_table():
     assert padded_rows(table).data_ptr() == padded.data_ptr()
     table.sum().backward()
     assert table.grad is not None
+    bias = nn.Parameter(torch.randn(67))
+    assert torch.equal(padded_rows(bias), torch.cat([bias, torch.zeros(61)]))
+    assert padded_rows(bias).data_ptr() == bias.data_ptr()
     even = nn.Parameter(torch.randn(72, 5))
     assert padded_rows(even) is even
 

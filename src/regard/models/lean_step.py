@@ -139,7 +139,8 @@ class StepHead:
         held = table if output.tied else output
         if not isinstance(held, MapModule) or not plain(held):
             return None
-        bias, factor, cap = output.bias, output.factor, output.cap
+        bias: Any = output.bias
+        factor, cap = output.factor, output.cap
         if held.int8 is not None:
             numbers, scales = held.int8.numbers, held.int8.scales
             on_gpu = numbers.device.type == "cuda"
@@ -147,7 +148,7 @@ class StepHead:
         weight: Any = held.weight
         padded = padded_rows(weight) if weight.device.type == "cuda" and weight.element_size() == 2 else weight
         if bias is not None and len(padded) > len(bias):
-            bias = torch.cat([bias.detach(), bias.new_zeros(len(padded) - len(bias))])
+            bias = padded_rows(bias)
         return cls(padded.detach(), None, bias, len(weight), factor, cap)
 
     def logits(self, hidden: Float[Tensor, "*axes width"]) -> Float[Tensor, "*axes vocab"]:
@@ -157,19 +158,19 @@ class StepHead:
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
 
-def padded_rows(weight: nn.Parameter) -> Float[Tensor, "padded width"]:
+def padded_rows(table: nn.Parameter) -> Float[Tensor, "padded *rest"]:
     """A table with rows of zeros behind it, of which it becomes the first part: nothing is held twice."""
-    rows, width = weight.shape
+    rows, rest = len(table), table.shape[1:]
     whole = -(-rows // MULTIPLE) * MULTIPLE
     if rows % 8 == 0:
-        return weight
-    storage = weight.untyped_storage()
-    if storage.nbytes() == whole * width * weight.element_size() and weight.storage_offset() == 0:
-        return weight.detach().as_strided((whole, width), (width, 1))  # it was done before
+        return table
+    held = table.untyped_storage().nbytes(), table.storage_offset()
+    if held == (whole * rest.numel() * table.element_size(), 0) and table.is_contiguous():
+        return table.detach().as_strided((whole, *rest), table.stride())  # it was done before
     with torch.inference_mode(False), torch.no_grad():  # who trains it later needs a plain tensor
-        padded = weight.new_zeros(whole, width)
-        padded[:rows] = weight.detach()
-        weight.data = padded[:rows]
+        padded = table.new_zeros(whole, *rest)
+        padded[:rows] = table.detach()
+        table.data = padded[:rows]
     return padded
 
 
