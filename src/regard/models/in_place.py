@@ -230,7 +230,7 @@ class InPlaceDecoder:
             query_positions=places,
         )
         stream = model.enter(ids, scheme, places)
-        if self.lean is not None and tokens == 1:
+        if self.lean is not None and tokens == 1 and not torch.is_grad_enabled():
             hidden = self.lean.hidden(stream[:, 0], own, state.lengths, context)[:, None]
         else:
             hidden, _ = model.decoder(stream, DecoderCache(own, memory), context)
@@ -264,7 +264,9 @@ class InPlaceDecoder:
         return self._logits(hidden)
 
     def _logits(self, hidden: Float[Tensor, "rows tokens width"]) -> Logits:
-        return self.model.logits(hidden) if self.head is None else self.head.logits(hidden)
+        if self.head is None or torch.is_grad_enabled():
+            return self.model.logits(hidden)
+        return self.head.logits(hidden)
 
     def _read(self, inputs: Inputs) -> tuple[DecoderCache, Lengths]:
         """The prompts read at once, padding behind them: nothing a text's own tokens see."""
