@@ -1,20 +1,22 @@
 """Decoded tokens per second on one GPU: Regard, `generate` of transformers, and a plain graph, in one run.
 
     python benchmarks/decoding_on_gpu.py --out OUT [--only gpt2-1,gpt2-64,…] [--without transformers] [--rounds 3]
-                                         [--resume FILE] [--minutes 8] [--profile]
+                                         [--resume FILE] [--minutes 8] [--profile] [--ablate]
 
 Random weights, bf16, prompts of 32 tokens, nothing ends a text. The plain graph is the floor: eager kernels, a static
 cache over the whole room, all rows at one position, one step captured by hand and replayed; no prefill is in its time.
 `regard` is `Model.run` on texts, cutting them and putting the answer together included; `engine` is the same without
 texts. Both read the prompt anew; the first call, which captures its graphs, is told apart as the warm-up.
-OUT/decoding-h200.json is written after every line; `--resume` takes lines that are there from such a file. `--profile`
-writes to OUT/CASE-kernels.txt where a call's time goes. `--tiny` runs all of it on a CPU with small models, to see that
-it runs.
+OUT/decoding-h200.json is written after every line; `--resume` takes lines that are there from such a file.
+`--profile` writes to OUT/CASE-kernels.txt where a call's time goes. `--ablate` measures the engine again without each
+of our own kernels, and without all of them; `kernels` says which of them run at all. All but transformers in five
+minutes: `--ablate --profile --without transformers --minutes 4.5`. `--tiny` runs all of it on a CPU with small models.
 """
 
 import argparse
 import gc
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -29,10 +31,11 @@ from torch.nn import functional as F
 from regard.api import Model
 from regard.bench.timing import circumstances
 from regard.data.batching import Inputs, Padded
-from regard.decoding import paths
+from regard.decoding import paths, row_beams, row_engine
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample, Strategy
+from regard.layers import triton_kernel
 from regard.layers.linear import keep_int8
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
@@ -288,7 +291,29 @@ def timed(work: Callable[[], int], rounds: int, case: Case, place: Place) -> dic
     return {**found, "step_milliseconds": 1000 * middle / case.tokens}
 
 
-def measured(case: Case, place: Place, rounds: int, without: str, profile: Path | None) -> dict[str, Any]:
+def ablated(case: Case, model: Model, place: Place) -> dict[str, dict[str, float]]:
+    """The engine without each kernel, and without all: its graphs are captured anew for each."""
+    names = ["head", "product"] if isinstance(case.strategy, Beam) else list(triton_kernel.NAMES)
+    if not isinstance(case.strategy, Sample):
+        names = [name for name in names if name != "draw"]
+    found = {}
+    try:
+        for left_out in (*names, ",".join(triton_kernel.NAMES)):
+            os.environ["REGARD_WITHOUT"] = left_out
+            for kept in (row_engine.KEPT, row_beams.KEPT):
+                kept.of.pop(model.module, None)
+            label = left_out if left_out in names else "all"
+            found[label] = timed(engine(case, model, place), 1, case, place)
+    finally:
+        os.environ.pop("REGARD_WITHOUT", None)
+        for kept in (row_engine.KEPT, row_beams.KEPT):
+            kept.of.pop(model.module, None)
+    return found
+
+
+def measured(
+    case: Case, place: Place, rounds: int, without: str, profile: Path | None, *, ablate: bool
+) -> dict[str, Any]:
     """One line; every side's memory is given back before the next."""
     model = build(case, place)
     found: dict[str, Any] = {"case": case.name}
@@ -296,6 +321,8 @@ def measured(case: Case, place: Place, rounds: int, without: str, profile: Path 
     found["engine"] = timed(engine(case, model, place), rounds, case, place)
     if profile is not None:
         profile.write_text(kernels(engine(case, model, place)))
+    if ablate:
+        found["without"] = ablated(case, model, place)
     if not isinstance(case.strategy, Beam) and not case.int8:
         graph = PlainGraph(case, model.module, place)
         found["plain graph"] = timed(graph, rounds, case, place)
@@ -333,6 +360,7 @@ def main() -> None:
     options.add_argument("--resume", type=Path)
     options.add_argument("--minutes", type=float, default=8.0)
     options.add_argument("--profile", action="store_true")
+    options.add_argument("--ablate", action="store_true")
     options.add_argument("--tiny", action="store_true")
     given = options.parse_args()
     place = Place("cpu", tiny=True) if given.tiny else Place()
@@ -348,12 +376,12 @@ def main() -> None:
             case = replace(case, rows=min(case.rows, 3), tokens=9)
         try:
             profile = given.out / f"{case.name}-kernels.txt" if given.profile else None
-            lines.append(measured(case, place, given.rounds, given.without, profile))
+            lines.append(measured(case, place, given.rounds, given.without, profile, ablate=given.ablate))
         except (RuntimeError, AssertionError) as error:  # one line that fails costs no other
             print(f"{case.name}: {type(error).__name__}: {error}", flush=True)
             continue
         print(json.dumps(lines[-1]), flush=True)
-        record = {**circumstances(place.device), "lines": lines}
+        record = {**circumstances(place.device), "kernels": triton_kernel.tried(), "lines": lines}
         (given.out / "decoding-h200.json").write_text(json.dumps(record, indent=1))
 
 

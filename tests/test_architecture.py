@@ -150,7 +150,8 @@ def functions_too_long(root: Path) -> list[str]:
 
 
 def functions_with_too_many_parameters(root: Path) -> list[str]:
-    """`self` and `cls` do not count; a verb of the command line may have as many options as it needs."""
+    """`self` and `cls` do not count; a verb of the command line may have as many options as it needs, and a kernel of a
+    GPU as many addresses and sizes, since it is given nothing else."""
     found = []
     for path, tree in sources(root):
         for node in functions(tree):
@@ -158,7 +159,8 @@ def functions_with_too_many_parameters(root: Path) -> list[str]:
             every = [*own.posonlyargs, *own.args, *own.kwonlyargs, *filter(None, (own.vararg, own.kwarg))]
             count = len(every) - bool(every and every[0].arg in ("self", "cls"))
             most = CONTRACT.get((path.as_posix(), node.name), MOST_PARAMETERS)
-            if count > most and house(path) != "cli":
+            started = any(isinstance(one, ast.Name) and one.id == "TritonKernel" for one in node.decorator_list)
+            if count > most and house(path) != "cli" and not started:
                 found.append(f"{path}:{node.lineno}: {node.name} has {count} parameters, at most {most}")
     return found
 

@@ -13,19 +13,19 @@ GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111
 
 def uniform(seeds: Int[Tensor, "rows"], places: Int[Tensor, "rows"]) -> Float[Tensor, "rows"]:
     """A number in [0, 1) for each seed and place, in float64."""
-    mixed = _scrambled(_scrambled(seeds) + places * _signed(GOLDEN))
+    mixed = _scrambled(_scrambled(seeds) + places * signed(GOLDEN))
     return (mixed >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
 def seed_of(seed: int, number: int) -> int:
     """The seed of text `number` of a call with this seed."""
-    return _signed((seed * 1_000_003 + number) % 2**64)
+    return signed((seed * 1_000_003 + number) % 2**64)
 
 
 def _scrambled(state: Int[Tensor, "rows"]) -> Int[Tensor, "rows"]:
-    mixed = state + _signed(GOLDEN)
-    mixed = (mixed ^ _shifted(mixed, 30)) * _signed(FIRST)
-    mixed = (mixed ^ _shifted(mixed, 27)) * _signed(SECOND)
+    mixed = state + signed(GOLDEN)
+    mixed = (mixed ^ _shifted(mixed, 30)) * signed(FIRST)
+    mixed = (mixed ^ _shifted(mixed, 27)) * signed(SECOND)
     return mixed ^ _shifted(mixed, 31)
 
 
@@ -34,6 +34,6 @@ def _shifted(number: Int[Tensor, "rows"], bits: int) -> Int[Tensor, "rows"]:
     return number >> bits & (1 << 64 - bits) - 1
 
 
-def _signed(number: int) -> int:
+def signed(number: int) -> int:
     """The same 64 bits as a number with a sign."""
     return number - 2**64 if number >= 2**63 else number

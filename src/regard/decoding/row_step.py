@@ -1,11 +1,13 @@
 """One step of decoding in place, in every row at once: read a token, choose the next, keep it, see who is done.
 
 Nothing is asked of the host, no shape depends on a number, and all memory stays where it is, so the step can be
-captured in a CUDA graph; on a CPU it runs as it is written, and gives the same.
+captured in a CUDA graph; on a CPU it runs as it is written, and gives the same. Where kernels of our own run, they do
+what comes after the logits (choice_triton.py).
 """
 
 import torch
 
+from regard.decoding.choice_triton import settle, settles
 from regard.decoding.counter_random import uniform
 from regard.decoding.filters import Filter, apply
 from regard.decoding.requests import Rows
@@ -18,6 +20,9 @@ def step_rows(
 ) -> None:
     """One token further in every row that is going; one that is done stays where it is."""
     logits, _ = stepper.step(rows.ids, state)
+    if not filters and settles(logits):
+        settle(logits, rows, kinds, state.lengths)
+        return
     scores = apply(filters, logits, rows.generated) if filters else logits
     draws = uniform(rows.seeds, rows.written) if kinds.draws else None
     ids = choose(scores, rows.asked, kinds, draws)

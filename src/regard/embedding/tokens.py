@@ -20,7 +20,8 @@ class TokenEmbedding(MapModule):
 
     def forward(self, ids: Ids) -> Hidden:
         """The vectors of these tokens, times √width where scaled."""
-        return F.embedding(ids, self.plain_weight()) * self.factor
+        found = F.embedding(ids, self.plain_weight())
+        return found if self.factor == 1.0 else found * self.factor
 
     def logits(self, hidden: Hidden, bias: Tensor | None = None) -> Logits:
         """The table as output projection: how well each token's vector fits (tied weights)."""

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int8
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.layers import private_ops
+from regard.layers import few_rows_triton, private_ops
 
 LARGEST = 127
 TINY = 1e-30
@@ -79,8 +79,10 @@ class Int8Weight:
         rows = inputs.reshape(-1, inputs.shape[-1])
         if inputs.device.type == "cpu" and private_ops.int8_packs() and len(rows) and rows.shape[1] > 1:
             found = self._rounded_times(rows.float()).to(inputs.dtype)
+        elif few_rows_triton.suits(rows, self.numbers):
+            found = few_rows_triton.few_rows_times(rows, self.numbers, self.scales)
         else:
-            found = private_ops.int8_linear(rows, self.numbers, self.scales)
+            found = F.linear(rows, self.numbers.to(rows.dtype)) * self.scales.to(rows.dtype)
         found = found if bias is None else found.add_(bias)
         return found.view(*inputs.shape[:-1], self.shape[0])
 

@@ -6,7 +6,6 @@ packs, pack, unpack, packed_linear
                                 a linear map from weights in oneDNN's own layout, read about twice as fast by a CPU
 int8_packs, int8_pack, int8_unpack, int8_packed_linear
                                 one from weights of 8 bits in a CPU's layout, inputs rounded as well
-int8_linear                     one from weights of 8 bits, inputs as they are
 """
 
 import warnings
@@ -16,11 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-from regard.layers import int8_triton
-
-FEW_ROWS = 4
-"""Up to so many rows a GPU's product by int8 reads the weights for each; beyond, a float of them is made first."""
 
 
 def softmax_(scores: Tensor) -> Tensor:
@@ -126,28 +120,4 @@ def _int8_right(*, reduced: bool) -> bool:
             largest = (numbers.abs() * scales[:, None]).sum(dim=1)
             return bool(((found - expected).abs() <= largest / 100).all()) and torch.equal(int8_unpack(layout), numbers)
     except (AttributeError, RuntimeError, NotImplementedError):
-        return False
-
-
-def int8_linear(inputs: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
-    """`W x` of W in int8, a scale for each row, from the numbers as they are and inputs as they are."""
-    if 0 < len(inputs) <= FEW_ROWS and inputs.device.type == "cuda" and _int8_multiplies(inputs.device, inputs.dtype):
-        return int8_triton.int8_times(inputs, numbers, scales)
-    return F.linear(inputs, numbers.to(inputs.dtype)) * scales.to(inputs.dtype)
-
-
-@cache
-def _int8_multiplies(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a kernel of our own compiles for this GPU and is right."""
-    if dtype == torch.float64 or not int8_triton.available():
-        return False
-    numbers = torch.arange(37 * 75, device=device).remainder(255).sub(127).to(torch.int8).view(37, 75)
-    inputs = torch.linspace(-1, 1, 2 * 75, device=device).to(dtype).view(2, 75)
-    scales = torch.linspace(0.5, 1.5, 37, device=device)
-    try:
-        with torch.no_grad():
-            found = int8_triton.int8_times(inputs, numbers, scales).double()
-            expected = F.linear(inputs.double(), numbers * scales[:, None].double())
-            return torch.allclose(found, expected, rtol=0.02, atol=0.02 * float(expected.abs().max()))
-    except Exception:  # whatever a compiler says where it cannot: the plain product is there
         return False

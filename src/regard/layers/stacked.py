@@ -1,7 +1,8 @@
 """Several linear maps of the same inputs as one: their weights one below the other, so that a step multiplies once.
 
 The maps stay what they are: their weights become parts of the common one, so nothing is held twice, and who changes a
-weight in place changes both. Where a map is not plain (packed, in 8 bits, with an adapter or a hook) there is no stack.
+weight in place changes both. Where a map is not plain (packed, with an adapter or a hook) there is no stack. Weights in
+8 bits are stacked on a GPU, where a product reads them as they are.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.layers.linear import Linear
+from regard.layers import few_rows_triton
+from regard.layers.linear import Linear, MapModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,24 +24,50 @@ class StackedMaps:
     weight: Float[Tensor, "out width"]
     bias: Float[Tensor, "out"] | None
     sizes: tuple[int, ...]
+    scales: Float[Tensor, "out"] | None = None
+    """Of the rows, where the weight is in 8 bits."""
 
     @classmethod
     def of(cls, maps: Sequence[Linear]) -> "StackedMaps | None":
         """Of maps of one width; None where one of them is not plain."""
-        if not all(map(_plain, maps)) or len({one.bias is None for one in maps}) > 1:
+        if not all(map(plain, maps)) or len({one.bias is None for one in maps}) > 1:
+            return None
+        rounded = [one.int8 for one in maps if one.int8 is not None]
+        if rounded and (len(rounded) < len(maps) or any(one.numbers.device.type != "cuda" for one in rounded)):
             return None
         sizes = tuple(one.out_features for one in maps)
-        weight = _common([one.weight for one in maps])
         bias = None if maps[0].bias is None else _common([one.bias for one in maps])
-        return cls(weight, bias, sizes)
+        if rounded:
+            return cls(
+                _common([one.numbers for one in rounded]), bias, sizes, torch.cat([one.scales for one in rounded])
+            )
+        return cls(_common([one.weight for one in maps]), bias, sizes)
 
     def times(self, inputs: Float[Tensor, "*axes width"]) -> tuple[Tensor, ...]:
         """What each of them gives."""
-        return torch.split(F.linear(inputs, self.weight, self.bias), list(self.sizes), dim=-1)
+        return torch.split(self.product(inputs), list(self.sizes), dim=-1)
+
+    def product(self, inputs: Float[Tensor, "*axes width"]) -> Float[Tensor, "*axes out"]:
+        """What all of them give, side by side."""
+        return multiplied(inputs, self.weight, self.scales, self.bias)
 
 
-def _plain(one: Linear) -> bool:
-    return not (one.packed or one.int8 is not None or one.adapter is not None or one._forward_hooks) and not (
+def multiplied(
+    inputs: Float[Tensor, "*axes width"], weight: Tensor, scales: Tensor | None, bias: Tensor | None
+) -> Float[Tensor, "*axes out"]:
+    """`s · W x + b` without gradients; of a few rows by a kernel that reads W as it is."""
+    rows = inputs.reshape(-1, inputs.shape[-1])
+    if few_rows_triton.suits(rows, weight):
+        return few_rows_triton.few_rows_times(rows, weight, scales, bias).view(*inputs.shape[:-1], -1)
+    if scales is None:
+        return F.linear(inputs, weight, bias)
+    product = F.linear(inputs, weight.to(inputs.dtype)) * scales.to(inputs.dtype)
+    return product if bias is None else product + bias
+
+
+def plain(one: MapModule) -> bool:
+    """Whether a map is its weight and bias and nothing else."""
+    return not (one.packed or getattr(one, "adapter", None) is not None or one._forward_hooks) and not (
         one._forward_pre_hooks
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.cache import KeyValues, StaticKeyValues
 from regard.attention.decode_step import StepTable
@@ -24,6 +24,8 @@ from regard.attention.similarity import InnerProduct
 from regard.axes import Hidden, Lengths, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer
 from regard.data.batching import Inputs, Padded
+from regard.embedding.tokens import TokenEmbedding
+from regard.models.lean_step import LeanStep, StepHead
 from regard.models.positions import Positions
 
 ROOM = 64
@@ -117,6 +119,8 @@ class CachedModel(Protocol):
 
     decoder: Decoder
     decoder_positions: Positions
+    embedding: TokenEmbedding
+    output: nn.Module | None
 
     @property
     def device(self) -> torch.device: ...
@@ -143,6 +147,9 @@ class InPlaceDecoder:
 
     def __init__(self, model: CachedModel) -> None:
         self._model = weakref.ref(model)
+        self.lean: LeanStep | None = None
+        """A shorter way through the layers for one token per row, where there is one and it pays."""
+        self.head: StepHead | None = None
 
     @property
     def model(self) -> CachedModel:
@@ -157,6 +164,9 @@ class InPlaceDecoder:
         like = torch.empty(0, dtype=model.dtype, device=model.device)
         lengths = torch.zeros(rows, dtype=torch.long, device=model.device)
         own = tuple(_allocate(layer.self_attention, rows, room, like) for layer in layers)
+        if model.device.type in STACKED:
+            self.lean = LeanStep.of(model.decoder, own) if model.decoder_positions.bias is None else None
+            self.head = StepHead.of(model.output, model.embedding)
         if not memory_room:
             return InPlaceState(own, lengths)
         crossing = [layer.cross_attention for layer in layers if layer.cross_attention is not None]
@@ -219,10 +229,14 @@ class InPlaceDecoder:
             places=places,
             query_positions=places,
         )
-        hidden, _ = model.decoder(model.enter(ids, scheme, places), DecoderCache(own, memory), context)
+        stream = model.enter(ids, scheme, places)
+        if self.lean is not None and tokens == 1 and not torch.is_grad_enabled():
+            hidden = self.lean.hidden(stream[:, 0], own, state.lengths, context)[:, None]
+        else:
+            hidden, _ = model.decoder(stream, DecoderCache(own, memory), context)
         state.lengths.add_(tokens)
         state.most += tokens
-        return model.logits(hidden), state
+        return self._logits(hidden), state
 
     def branch(
         self,
@@ -247,7 +261,12 @@ class InPlaceDecoder:
             table, None, rotate, memory_mask, places=positions, query_positions=positions, columns=columns
         )
         hidden, _ = model.decoder(model.enter(ids, scheme, positions), DecoderCache(own, memory), context)
-        return model.logits(hidden)
+        return self._logits(hidden)
+
+    def _logits(self, hidden: Float[Tensor, "rows tokens width"]) -> Logits:
+        if self.head is None or torch.is_grad_enabled():
+            return self.model.logits(hidden)
+        return self.head.logits(hidden)
 
     def _read(self, inputs: Inputs) -> tuple[DecoderCache, Lengths]:
         """The prompts read at once, padding behind them: nothing a text's own tokens see."""
