@@ -1,6 +1,7 @@
 """Whatever decodes writes one text: by steps or in one pass, alone or among others, in a loop or in the engine's rows.
 
-Over every registered network, and every mechanism in the place that asks most of it, in float64.
+Over every registered network, every mechanism in the place that asks most of it, and every published family that
+decodes, in float64.
 """
 
 import gc
@@ -24,6 +25,7 @@ from regard.decoding.row_groups import GroupedRows, rows_of
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
+from regard.models.families import FAMILIES
 from regard.models.network import NETWORKS, Network
 
 sys.path.append(str(Path(__file__).parents[1] / "properties"))
@@ -40,13 +42,27 @@ from axes_of_models import (
 
 END, ROOM = 2, 17
 CONFIGS = [
-    *(transformer(choice) for choice in covering(TRANSFORMER, 2)),
+    *(transformer(choice) for choice in covering(TRANSFORMER, 1)),
     *(recurrent(axes, choice) for axes in (ATTENTIONAL, FIXED) for choice in covering(axes, 2)),
     *(config for choice in mechanism_choices(False) if (config := mechanism(choice)) is not None),
 ]
 DECODING = [config for config in CONFIGS if config.decodes and config.outputs == "tokens"]
+SMALL = {"layers": 2, "width": 12, "heads": 6, "feedforward_width": 11, "vocabulary": 13, "max_positions": 23}
+
+
+def published() -> dict[str, TransformerConfig]:
+    """The first size of every family that decodes, made small."""
+    found = {}
+    for name, family in FAMILIES.items():
+        one = family.config(next(iter(family.sizes)))
+        own = {"layers": max(2, len(one.mechanisms("decoder"))), "key_value_heads": one.key_value_heads and 3}
+        if one.decodes:
+            found[name] = one.model_copy(update=SMALL | own | {"head_width": None})
+    return found
+
+
 STRATEGIES = (Greedy(), Sample(1.3, seed=5), Greedy(), Sample(top_k=3, top_p=0.9, seed=1))
-LIMITS = (4, 2, 3, 5, 3)
+LIMITS = (4, 2, 3, 4)
 
 
 def built(config) -> Network:
@@ -57,8 +73,8 @@ def built(config) -> Network:
 def requests(model: Network) -> list[RowRequest]:
     """Prompts, sources, strategies, seeds and limits of their own; the first two begin alike."""
     draw, size = torch.Generator().manual_seed(5), model.config.vocabulary
-    prompts = [torch.randint(size, (count,), generator=draw).tolist() for count in (4, 4, 1, 3, 2)]
-    sources = [torch.randint(size, (count,), generator=draw).tolist() for count in (3, 3, 5, 1, 4)]
+    prompts = [torch.randint(size, (count,), generator=draw).tolist() for count in (4, 4, 1, 3)]
+    sources = [torch.randint(size, (count,), generator=draw).tolist() for count in (3, 3, 5, 1)]
     prompts[1], sources[1] = prompts[0], sources[0]
     return [
         RowRequest(tuple(prompt), STRATEGIES[row % 4], Stop(END, limit), row, tuple(source) if reads else None)
@@ -96,8 +112,11 @@ def test_every_network_and_every_mechanism_that_decodes_is_here():
     assert causal <= {own.name for one in DECODING if one.name == "transformer" for own in one.mechanisms("decoder")}
 
 
-@pytest.mark.parametrize("config", DECODING, ids=lambda one: f"{one.name}-{getattr(one, 'attention', '')}")
-def test_steps_passes_batches_and_rows_that_come_and_go_write_the_same(config, monkeypatch):
+CASES = {f"{one.name} {getattr(getattr(one, 'attention', None), 'name', '')}".strip(): one for one in DECODING}
+
+
+@pytest.mark.parametrize("config", (CASES | published()).values(), ids=CASES | published())
+def test_steps_passes_batches_and_rows_that_come_and_go_write_the_same(config):
     model = built(config)
     asked = requests(model)
     expected = {one.number: alone(model, one) for one in asked}
@@ -108,11 +127,7 @@ def test_steps_passes_batches_and_rows_that_come_and_go_write_the_same(config, m
                 likely = model(whole)[0, len(one.prompt) - 1 : -1].argmax(dim=-1)
             assert tuple(likely.tolist()) == expected[one.number]
     assert come_and_go(model, asked, 3) == expected
-    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
-    in_place = model.in_place_unsupported() is None
-    assert paths.why_plain(model, inputs(asked), Greedy(), asked[0].stop, ()) is None
-    assert isinstance(rows_of(model), GroupedRows) is not in_place
-    monkeypatch.setattr(paths, "DEVICES", set())
+    assert isinstance(rows_of(model), GroupedRows) == (model.in_place_unsupported() is not None)
     for one, own in zip(asked, generate(model, inputs(asked), Greedy(), Stop(END, 3)), strict=True):
         assert own.path == "plain"
         if isinstance(one.strategy, Greedy):
@@ -120,6 +135,18 @@ def test_steps_passes_batches_and_rows_that_come_and_go_write_the_same(config, m
 
 
 # Rows in groups
+
+
+@pytest.mark.parametrize("name", ["luong", "transformer linear"])
+def test_what_is_asked_of_a_model_goes_through_the_rows(name, monkeypatch):
+    model = built(CASES[name])
+    batch = inputs(requests(model))
+    plain = generate(model, batch, Greedy(), Stop(END, 5))
+    monkeypatch.setattr(paths, "DEVICES", {"cpu"})
+    found = generate(model, batch, Greedy(), Stop(END, 5))
+    assert ({one.path for one in plain}, {one.path for one in found}) == ({"plain"}, {"rows"})
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    assert [one.score for one in found] == pytest.approx([one.score for one in plain], abs=1e-9)
 
 
 def recurrent_model(name: str = "luong") -> Network:
