@@ -195,6 +195,10 @@ class RowEngine:
 
     def _require_fit(self, one: RowRequest) -> None:
         capacity = self.capacity
+        if not one.prompt:
+            raise InputError(
+                "a prompt of no tokens has nothing to go on from", "begin it with the token that begins texts"
+            )
         if not capacity.holds(Capacity(1, one.length, len(one.source or ()))) or len(one.stop.eos_ids) > ENDS:
             raise InputError(
                 f"a text of {len(one.prompt)} tokens and {one.stop.max_new_tokens} new ones does not fit into rows of "
