@@ -24,6 +24,7 @@ from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Generated, Ren
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
 from regard.decoding.paths import decode_in_place, why_plain
+from regard.decoding.reading import begun
 from regard.decoding.row_beams import decode_beams
 from regard.decoding.sliding import Sliding, unslid
 from regard.decoding.speculative import Draft, speculate
@@ -83,8 +84,9 @@ class _Told(Generic[S]):
     stepper: Stepper[S]
 
     def start(self, inputs: Inputs) -> S:
-        state = self.stepper.start(inputs)
-        for one in listeners.get():
+        told = listeners.get()
+        state = self.stepper.start(inputs) if told else begun(self.stepper, inputs)
+        for one in told:
             one.started()
         return state
 

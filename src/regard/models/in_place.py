@@ -26,6 +26,7 @@ from regard.axes import Hidden, Lengths, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer
 from regard.data.batching import Inputs, Padded
 from regard.models.positions import Positions
+from regard.models.shared_head import read_behind_head, shared_head
 
 ROOM = 64
 """Tokens of room made at a time, and looked at: a step is made for a multiple of it."""
@@ -172,7 +173,7 @@ class InPlaceDecoder:
     def admit(self, inputs: Inputs, state: InPlaceState, rows: Sequence[int] | RowIds) -> None:
         """Let these rows begin with these sources and prompts, all but the last token of which is read.
 
-        Rows that begin alike, as several answers to one text do, are read once.
+        Rows that begin alike, as several answers to one text do, are read once; so is what all prompts begin with.
         """
         at = torch.as_tensor(rows, device=self.model.device)
         prompts = [row[:-1] for row in inputs.tokens.rows()]
@@ -259,6 +260,9 @@ class InPlaceDecoder:
     def _read(self, inputs: Inputs) -> tuple[DecoderCache, Lengths]:
         """The prompts read at once, padding behind them: nothing a text's own tokens see."""
         model, tokens = self.model, inputs.tokens
+        rows = tokens.rows() if inputs.source is None and len(tokens.ids) > 1 else []
+        if head := shared_head(rows):
+            return read_behind_head(model, rows, head).cache, tokens.lengths
         state = model.begin(inputs)
         if tokens.ids.shape[1]:
             behind = Padding(tokens.lengths) if tokens.ragged else None
