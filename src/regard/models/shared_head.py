@@ -37,7 +37,7 @@ def shared_head(rows: Sequence[Sequence[int]]) -> int:
     """How many tokens all rows begin with; none where it does not pay."""
     if len(rows) < 2:
         return 0
-    first, last = min(rows), max(rows)  # what these two share lies between them too
+    first, last = min(rows, key=list), max(rows, key=list)  # what these two share lies between them too
     shared = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
     return shared if shared >= LEAST else 0
 
