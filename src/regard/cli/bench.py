@@ -81,9 +81,7 @@ def bench(
         if device == "cuda":
             raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
         chosen = "cpu"
-    _refuse(subject, chosen, data, questions, asked, out, to)
-    if sentences is not None and (subject != Subject.DECODE or chosen != "cpu"):
-        raise InputError("--sentences are translated by `bench decode` on a CPU", "leave them out, or add --device cpu")
+    _refuse(subject, chosen, data, questions, asked, sentences, out, to)
     kept = read_json(out, "leave --resume out")["rows"] if resume and out is not None and out.is_file() else []
     found: list[dict[str, Any]] = []
     total = asked.count(chosen) if subject == Subject.ATTENTION and asked.anything else None
@@ -108,10 +106,13 @@ def _refuse(
     data: Path | None,
     questions: Path | None,
     asked: MechanismsAsked,
+    sentences: int | None,
     out: Path | None,
     to: Path | None,
 ) -> None:
     """Options that would have no effect, before anything is measured."""
+    if sentences is not None and (subject != Subject.DECODE or device != "cpu"):
+        raise InputError("--sentences are translated by `bench decode` on a CPU", "leave them out, or add --device cpu")
     if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):
         raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
     if questions and subject != Subject.VECTORS:

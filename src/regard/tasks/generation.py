@@ -20,10 +20,7 @@ from regard.tasks.task import Answer, D, Loaded, Task
 from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 64
-"""Texts decoded side by side, at most; on a GPU, where a step costs the same for more, four times as many."""
-BEAMS_TOGETHER = 128
-"""Beams of texts side by side on a CPU, at most: beams change places at every step, and memory that the allocator hands
-back to the system each time, as glibc does from 32 MB, costs as long as the arithmetic."""
+"""Rows decoded side by side, at most; on a GPU, where a step costs the same for more, four times as many texts."""
 TOKENS = 16_384
 """Tokens read side by side, padding with them and each once for every beam, at most."""
 AHEAD = 1024
@@ -31,8 +28,12 @@ AHEAD = 1024
 
 
 def texts_together(beams: int) -> int:
-    """How many texts are decoded side by side on a CPU, each by so many beams."""
-    return max(min(TOGETHER, BEAMS_TOGETHER // beams), 1)
+    """How many texts are decoded side by side on a CPU, each by so many beams.
+
+    Beams change places at every step. Of more rows the allocator hands the memory back to the system each time, and
+    faulting it in again costs as long as the arithmetic.
+    """
+    return max(TOGETHER // beams, 1)
 
 
 class Generation(Task[D]):
