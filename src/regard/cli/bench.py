@@ -34,6 +34,9 @@ ON_GPU = (Subject.ATTENTION, Subject.TRAIN, Subject.DECODE)
 Minutes = Annotated[float | None, typer.Option(help="Of attention and decode: begin nothing new after so many.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Of attention and decode: go on with what --out holds.")]
 
+Questions = Annotated[
+    Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
+]
 Sentences = Annotated[int | None, typer.Option(min=1, help="Of decode on a CPU: translate so many, and no more.")]
 
 
@@ -42,9 +45,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
     device: Device = "auto",
     data: Annotated[Path | None, typer.Option(help="Of tokenizer and vectors: the text, such as enwik8.gz.")] = None,
-    questions: Annotated[
-        Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
-    ] = None,
+    questions: Questions = None,
     length: Annotated[
         list[int] | None, typer.Option(help="Of attention: mechanisms at this length; repeat it.")
     ] = None,
