@@ -29,7 +29,9 @@ def measured(monkeypatch):
     monkeypatch.setattr(training_on_gpu, "rows", lambda: iter([ROW | {"what": "training on a GPU"}]))
     found = ROW | {"what": "decoding on "}
     monkeypatch.setattr(
-        decoding, "rows", lambda device, known, until: iter([*known, found | {"what": found["what"] + device}])
+        decoding,
+        "rows",
+        lambda device, known, until, sentences: iter([*known, found | {"what": found["what"] + device}]),
     )
 
 
@@ -118,6 +120,18 @@ def test_decoding_is_gone_on_with_where_it_was_left(tmp_path):
         assert len(json.loads(out.read_text())["rows"]) == measured
     done = CliRunner().invoke(app, ["bench", "decode", "--length", "1024"])
     assert "`bench decode` measures no mechanisms" in str(done.exception)
+    for asked in (("train", "--sentences", "9"), ("decode", "--sentences", "9", "--device", "cuda")):
+        assert CliRunner().invoke(app, ["bench", *asked]).exit_code == 1
+
+
+def test_so_many_sentences_are_translated_and_nothing_else_is_measured(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(decoding, "compete", lambda contestants, case: [case])
+    monkeypatch.setattr(decoding, "compared", lambda what, results: [{"what": what, "case": results[0]}])
+    monkeypatch.setattr(decoding, "installed", lambda package: True)
+    [row] = decoding.rows(sentences=17)
+    assert row["what"].startswith("17 sentences by a Transformer-base")
+    assert len(row["case"].sources()) == 17
 
 
 def test_known_rows_of_decoding_are_not_measured_again_and_nothing_begins_too_late(monkeypatch):

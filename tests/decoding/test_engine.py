@@ -9,6 +9,8 @@ from small_steppers import END, Case, Text, random_logits, recurrent_case, seq2s
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate, last_tokens, listeners, stream
 from regard.decoding.hypothesis import Stop
+from regard.decoding.requests import RowRequest
+from regard.decoding.row_engine import Capacity, RowEngine
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.errors import InputError
 
@@ -242,3 +244,16 @@ def test_decoding_keeps_no_gradients(strategy):
     assert seen
     assert not any(seen)
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("prompts", [[[]], [[1], []]])
+def test_a_prompt_of_no_tokens_is_refused_whatever_decodes_it(prompts):
+    case, said = transformer_case("decoder", "rotary"), "a prompt of no tokens has nothing to go on from"
+    inputs = Inputs(Padded.of(prompts, side="left"))
+    for strategy in (Greedy(), Sample(), Beam(2)):
+        with pytest.raises(InputError, match=said):
+            generate(case.stepper, inputs, strategy, Stop(END, 3))
+    with pytest.raises(InputError, match=said):
+        list(stream(case.stepper, inputs.select([len(prompts) - 1]), Greedy(), Stop(END, 3)))
+    with pytest.raises(InputError, match=said):
+        RowEngine(case.stepper.in_place(), Capacity(2, 20)).admit([RowRequest((), Greedy(), Stop(END, 5))])

@@ -10,19 +10,19 @@ PROGRAM = """
 import torch
 from pathlib import Path
 from regard.data.batching import Inputs, Padded
+from regard.decoding import paths
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam, Greedy, Sample
 from regard.models.config import TransformerConfig
 
 torch.set_num_threads(1)
-config = TransformerConfig(
-    architecture="decoder", vocabulary=20_000, width=32, heads=2, layers=2, positions="rotary", norm_placement="pre"
-)
-model = config.build().eval()
+sizes = {"vocabulary": 20_000, "width": 32, "heads": 2, "layers": 2, "norm_placement": "pre"}
+exact = TransformerConfig(architecture="decoder", positions="rotary", **sizes).build().eval()
+linear = TransformerConfig(architecture="decoder", attention="linear", **sizes).build().eval()
 
 
-def peak(strategy, tokens):
+def peak(model, strategy, tokens):
     Path("/proc/self/clear_refs").write_text("5")
     [found] = generate(model, Inputs(Padded.of([[5, 3]])), strategy, Stop(-5, tokens))
     assert len(found.ids) == tokens
@@ -30,9 +30,15 @@ def peak(strategy, tokens):
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
-for strategy in (Greedy(), Sample(top_k=5)):
-    peak(strategy, 100)
-    print(peak(strategy, 2000) - peak(strategy, 100))
+for model, strategy, devices in (
+    (exact, Greedy(), set()),
+    (exact, Sample(top_k=5), set()),
+    (exact, Greedy(), {"cpu"}),  # the engine, in place
+    (linear, Greedy(), {"cpu"}),  # the engine's rows in groups
+):
+    paths.DEVICES = devices
+    peak(model, strategy, 100)
+    print(peak(model, strategy, 2000) - peak(model, strategy, 100))
 """
 CACHE = 2 * 2 * 2000 * 32 * 4 // 1024
 """Of keys and values of two layers, in KiB; the logits of 2,000 steps would be 156,250."""

@@ -6,13 +6,15 @@ import torch
 from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
-from regard.decoding.strategies import Beam, Greedy, Sample
+from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 
 
-@pytest.mark.parametrize("strategy", [Greedy(), Sample(), Beam(3)], ids=lambda strategy: type(strategy).__name__)
+@pytest.mark.parametrize(
+    "strategy", [Greedy(), Sample(), Beam(3), Contrastive()], ids=lambda strategy: type(strategy).__name__
+)
 @pytest.mark.parametrize(
     "where", ["decoder.layers.0.self_attention.query.bias", "decoder.layers.0.feedforward.up.bias"]
 )

@@ -7,7 +7,7 @@ number of tokens. Sentences of a corpus are translated in translation.py.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -63,11 +63,15 @@ ON_GPU = (
 
 
 def rows(
-    device: str = "cpu", known: Sequence[dict[str, Any]] = (), until: float | None = None
+    device: str = "cpu",
+    known: Sequence[dict[str, Any]] = (),
+    until: float | None = None,
+    sentences: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """All figures for this device, of the peers that are installed; of a CPU `known` ones are not measured again.
 
-    On a CPU nothing new is begun after the time `until`.
+    On a CPU nothing new is begun after the time `until`; where a number of sentences is given, they are translated and
+    no other case is measured.
     """
     if not installed("transformers"):
         return
@@ -87,8 +91,9 @@ def rows(
     ]
     works: list[tuple[str, Callable[[], list[Result]]]] = [
         *((case.name, partial(compete, contestants, case)) for case in CASES),
-        (TRANSLATION.name, partial(compete, translators(), TRANSLATION)),
     ]
+    corpus = TRANSLATION if sentences is None else replace(TRANSLATION, sentences=sentences)
+    works = [*(works if sentences is None else []), (corpus.name, partial(compete, translators(), corpus))]
     for name, work in works:
         before = [row for row in known if row["what"] == name]
         if before:

@@ -20,7 +20,7 @@ from regard.data.batching import Inputs, Padded
 from regard.decoding.engine import generate
 from regard.decoding.hypothesis import Stop
 from regard.decoding.strategies import Beam
-from regard.tasks.generation import TOGETHER, TOKENS, side_by_side
+from regard.tasks.generation import TOGETHER, TOKENS, side_by_side, texts_together
 
 BASE = Size(vocabulary=32_000)
 
@@ -67,7 +67,7 @@ def regard(case: Corpus, precision: str) -> Task:
 
     def work() -> int:
         made = 0
-        for group in side_by_side([len(one) for one in sources], TOGETHER, TOKENS // case.beams):
+        for group in side_by_side([len(one) for one in sources], texts_together(case.beams), TOKENS // case.beams):
             read = Padded.of([sources[number] for number in group])
             inputs = Inputs(Padded.of([[START]] * len(group)), read)
             made += sum(len(one.ids) for one in generate(model, inputs, Beam(case.beams), stop))

@@ -34,15 +34,18 @@ ON_GPU = (Subject.ATTENTION, Subject.TRAIN, Subject.DECODE)
 Minutes = Annotated[float | None, typer.Option(help="Of attention and decode: begin nothing new after so many.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Of attention and decode: go on with what --out holds.")]
 
+Questions = Annotated[
+    Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
+]
+Sentences = Annotated[int | None, typer.Option(min=1, help="Of decode on a CPU: translate so many, and no more.")]
+
 
 def bench(
     subject: Annotated[Subject, typer.Argument(help="What to measure.")],
     out: Annotated[Path | None, typer.Option(help="Keep the figures in this JSON file.")] = None,
     device: Device = "auto",
     data: Annotated[Path | None, typer.Option(help="Of tokenizer and vectors: the text, such as enwik8.gz.")] = None,
-    questions: Annotated[
-        Path | None, typer.Option(help="Of vectors: the folder of wordsim353.tsv and questions-words.txt.gz.")
-    ] = None,
+    questions: Questions = None,
     length: Annotated[
         list[int] | None, typer.Option(help="Of attention: mechanisms at this length; repeat it.")
     ] = None,
@@ -54,6 +57,7 @@ def bench(
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Of attention: the trained model that reads the text.")] = None,
     resume: Resume = False,
+    sentences: Sentences = None,
     to: Annotated[Path | None, typer.Option(help="Of attention: the curves by length, a .png, .svg or .pdf.")] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -78,12 +82,12 @@ def bench(
         if device == "cuda":
             raise InputError(f"`bench {subject}` measures the CPU, not 'cuda'", "leave --device out")
         chosen = "cpu"
-    _refuse(subject, chosen, data, questions, asked, out, to)
+    _refuse(subject, chosen, data, questions, asked, sentences, out, to)
     kept = read_json(out, "leave --resume out")["rows"] if resume and out is not None and out.is_file() else []
     found: list[dict[str, Any]] = []
     total = asked.count(chosen) if subject == Subject.ATTENTION and asked.anything else None
     with MeasuringBar(console(quiet)) as bar:
-        for row in _text_rows(subject, data, questions) or _rows(subject, chosen, asked, kept, quiet):
+        for row in _text_rows(subject, data, questions) or _rows(subject, chosen, asked, kept, sentences, quiet):
             found.append(row)
             if not (quiet and as_json):  # beside JSON these lines are progress
                 typer.echo(_line(row), err=as_json)
@@ -103,10 +107,13 @@ def _refuse(
     data: Path | None,
     questions: Path | None,
     asked: MechanismsAsked,
+    sentences: int | None,
     out: Path | None,
     to: Path | None,
 ) -> None:
     """Options that would have no effect, before anything is measured."""
+    if sentences is not None and (subject != Subject.DECODE or device != "cpu"):
+        raise InputError("--sentences are translated by `bench decode` on a CPU", "leave them out, or add --device cpu")
     if data and subject not in (Subject.TOKENIZER, Subject.VECTORS):
         raise InputError(f"`bench {subject}` makes its own data", "leave --data out")
     if questions and subject != Subject.VECTORS:
@@ -136,7 +143,12 @@ def _draw(to: Path, found: list[dict[str, Any]], device: str) -> None:
 
 
 def _rows(
-    subject: Subject, device: str, asked: MechanismsAsked, kept: list[dict[str, Any]], quiet: bool
+    subject: Subject,
+    device: str,
+    asked: MechanismsAsked,
+    kept: list[dict[str, Any]],
+    sentences: int | None,
+    quiet: bool,
 ) -> Iterator[dict[str, Any]]:
     """The figures of a subject, as they come; a peer that is not installed is named."""
     from regard.bench import attention, decoding, families, training, training_on_gpu
@@ -150,7 +162,7 @@ def _rows(
     trained = training_on_gpu if device == "cuda" else training
     peers, rows = {
         Subject.TRAIN: (trained.PEERS, trained.rows),
-        Subject.DECODE: (decoding.PEERS, partial(decoding.rows, device, kept, asked.until)),
+        Subject.DECODE: (decoding.PEERS, partial(decoding.rows, device, kept, asked.until, sentences)),
         Subject.FAMILIES: (families.PEERS, families.rows),
     }[subject]
     for name, package in peers.items():

@@ -24,6 +24,7 @@ from regard.decoding.filters import Filter, ForcedBos, ForcedEos, Generated, Ren
 from regard.decoding.hypothesis import Hypothesis, Stop
 from regard.decoding.moment import Moment, Written, collect, last_tokens, log_probability
 from regard.decoding.paths import decode_in_place, why_plain
+from regard.decoding.reading import begun
 from regard.decoding.row_beams import decode_beams
 from regard.decoding.sliding import Sliding, unslid
 from regard.decoding.speculative import Draft, speculate
@@ -83,8 +84,9 @@ class _Told(Generic[S]):
     stepper: Stepper[S]
 
     def start(self, inputs: Inputs) -> S:
-        state = self.stepper.start(inputs)
-        for one in listeners.get():
+        told = listeners.get()
+        state = self.stepper.start(inputs) if told else begun(self.stepper, inputs)
+        for one in told:
             one.started()
         return state
 
@@ -117,6 +119,7 @@ def generate_ranked(
     `numbers` say which text of a call each is, where they do not stand in its order: what is drawn goes by that. With a
     `draft` tokens are guessed (speculative.py), unless somebody watches.
     """
+    require_prompts(inputs)
     filters, numbers = ordered(filters, strategy), numbers or range(len(inputs.tokens.ids))
     if not isinstance(strategy, Contrastive):  # which reads one token more
         stepper = unslid(stepper, inputs, stop.max_new_tokens)
@@ -181,6 +184,7 @@ def stream(
     """The ids of a single sequence as they are certain: chosen, or shared by all of a beam that may still win."""
     if inputs.tokens.ids.shape[0] != 1:
         raise InputError(f"{inputs.tokens.ids.shape[0]} sequences cannot share one stream", "stream one at a time")
+    require_prompts(inputs)
     filters = ordered(filters, strategy)
     if draft is not None and not listeners.get():
         for moment in _guessed(stepper, inputs, strategy, stop, filters, draft, range(1)):
@@ -208,6 +212,7 @@ def watch_beam(
     stepper: Stepper[S], inputs: Inputs, strategy: Beam, stop: Stop, filters: Sequence[Filter], watch: BeamWatch
 ) -> list[Hypothesis]:
     """What a beam finds for a single sequence, `watch` being told of every candidate; by the same loop."""
+    require_prompts(inputs)
     return search_all(stepper, inputs, strategy, stop, ordered(filters, strategy), watch)[0]
 
 
@@ -221,7 +226,15 @@ def watch_steps(
     watch: StepWatch,
 ) -> Hypothesis:
     """What is chosen for a single sequence, `watch` being told of every step; by the same loop."""
+    require_prompts(inputs)
     return collect(1, _moments(stepper, inputs, strategy, stop, ordered(filters, strategy), watch))[0]
+
+
+def require_prompts(inputs: Inputs) -> None:
+    """Refuse rows that begin with nothing: the first step reads a prompt's last token."""
+    tokens = inputs.tokens
+    if not tokens.ids.shape[1] or (tokens.ragged and int(tokens.lengths.min()) == 0):
+        raise InputError("a prompt of no tokens has nothing to go on from", "begin it with the token that begins texts")
 
 
 def ordered(filters: Sequence[Filter], strategy: Strategy) -> tuple[Filter, ...]:

@@ -48,4 +48,5 @@ class Hypothesis:
     rows: tuple[int, ...]
     log_probabilities: tuple[float, ...]
     path: str = "plain"
-    """By which loop it was found: `plain`, step by step; `in place`; or `graph`, the same replayed on a GPU."""
+    """By which loop it was found: `plain`, step by step; `speculative`, by guesses; or by the engine, `in place`, as a
+    `graph`, which is the same replayed on a GPU, or in `rows`, of what keeps no keys and values of single tokens."""

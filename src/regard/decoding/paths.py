@@ -46,7 +46,7 @@ def why_plain(
     longest, limit = inputs.tokens.ids.shape[1] + stop.max_new_tokens, stepper.config.position_limit
     if limit is not None and longest > limit:
         return f"{longest} tokens are more than {limit} positions"
-    return stepper.in_place_unsupported()
+    return None if stepper.config.decodes else "it does not decode"
 
 
 def _why_plain_beam(stepper: Network, strategy: Beam, stop: Stop) -> str | None:

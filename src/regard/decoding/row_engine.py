@@ -10,6 +10,7 @@ are captured. `Model.run` decodes through this, and so may whoever has texts com
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -19,9 +20,10 @@ from regard.decoding.cuda_graph import Replays
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.kept_engines import KeptEngines
 from regard.decoding.requests import RowRequest, Rows, kinds_of
+from regard.decoding.row_groups import RowStepper, can_be_replayed, rows_of
 from regard.decoding.row_step import step_rows
 from regard.errors import InputError
-from regard.models.in_place import InPlaceDecoder, reach_of, rounded
+from regard.models.in_place import reach_of, rounded
 from regard.models.network import Network
 
 TOGETHER = 16
@@ -53,7 +55,7 @@ class Capacity:
 class RowEngine:
     """Rows of memory, and who is in them."""
 
-    def __init__(self, stepper: InPlaceDecoder, capacity: Capacity) -> None:
+    def __init__(self, stepper: RowStepper[Any], capacity: Capacity) -> None:
         self.stepper, self.capacity = stepper, capacity
         device = stepper.model.device
         self.state = stepper.allocate(capacity.rows, rounded(capacity.room), capacity.source)
@@ -61,7 +63,7 @@ class RowEngine:
         self.held: list[RowRequest | None] = [None] * capacity.rows
         self.reached = [0] * capacity.rows
         """No row's text is longer: prompt and steps, told without asking the device."""
-        self.replays = Replays() if device.type == "cuda" else None
+        self.replays = Replays() if device.type == "cuda" and can_be_replayed(stepper) else None
 
     @property
     def free(self) -> list[int]:
@@ -87,7 +89,7 @@ class RowEngine:
         prompts = Padded.of([one.prompt for one in requests])
         sources = [one.source for one in requests if one.source is not None]
         source = Padded.of(sources).to(at.device) if sources else None
-        self.stepper.admit(Inputs(prompts, source), self.state, at)
+        self.stepper.admit(Inputs(prompts, source), self.state, places)
         self.rows.put(list(requests), at)
         for place, one in zip(places, requests, strict=True):
             self.held[place], self.reached[place] = one, len(one.prompt) - 1
@@ -98,8 +100,10 @@ class RowEngine:
         asked = [one for one in self.held if one is not None]
         if not asked:
             return
-        count = min(count, max(self._left(row) for row, one in enumerate(self.held) if one is not None))
-        rows = self._bucket(max(row for row, one in enumerate(self.held) if one is not None) + 1)
+        left = self._left()
+        count = min(count, max(left.values()))
+        self.state.expect(left)
+        rows = self._bucket(max(left) + 1)
         reach = min(reach_of(max(self.reached) + count), self.state.room)
         state, kinds, part = self.state.part(rows), kinds_of(asked), self.rows.part(rows)
         filters = asked[0].filters
@@ -143,12 +147,15 @@ class RowEngine:
             found.append((request, Hypothesis(tuple(ids), sum(scores), (row,) * written, scores, self.path)))
             self.held[row], self.reached[row] = None, 0
         self.state.lengths.index_fill_(0, at, 0)
+        self.state.expect(self._left())
         self._compact()
         return found
 
     @property
     def path(self) -> str:
         """How steps are made, in a word."""
+        if not can_be_replayed(self.stepper):
+            return "rows"
         return "graph" if self.replays is not None else "in place"
 
     def clear(self) -> None:
@@ -156,6 +163,7 @@ class RowEngine:
         self.held, self.reached = [None] * self.capacity.rows, [0] * self.capacity.rows
         self.rows.going.zero_()
         self.state.lengths.zero_()
+        self.state.expect({})
 
     def _compact(self) -> None:
         """Bring those in high rows into free low ones, where a step is then made for fewer rows."""
@@ -169,7 +177,7 @@ class RowEngine:
         places = [row for row in range(bucket) if self.held[row] is None][: len(moving)]
         device = self.rows.ids.device
         rows, to = torch.tensor(moving, device=device), torch.tensor(places, device=device)
-        self.state.move(rows, to)
+        self.state.move(moving, places)
         self.rows.move(rows, to)
         self.state.lengths.index_fill_(0, rows, 0)
         for row, place in zip(moving, places, strict=True):
@@ -180,14 +188,17 @@ class RowEngine:
         """How many rows a step is made for: a power of two, or all."""
         return min(1 << (rows - 1).bit_length(), self.capacity.rows)
 
-    def _left(self, row: int) -> int:
-        """How many more tokens a row may write, at most."""
-        request = self.held[row]
-        assert request is not None
-        return request.stop.max_new_tokens - (self.reached[row] - len(request.prompt) + 1)
+    def _left(self) -> dict[int, int]:
+        """How many more tokens each row that somebody is in may write, at most."""
+        held = {row: one for row, one in enumerate(self.held) if one is not None}
+        return {row: one.stop.max_new_tokens - (self.reached[row] - len(one.prompt) + 1) for row, one in held.items()}
 
     def _require_fit(self, one: RowRequest) -> None:
         capacity = self.capacity
+        if not one.prompt:
+            raise InputError(
+                "a prompt of no tokens has nothing to go on from", "begin it with the token that begins texts"
+            )
         if not capacity.holds(Capacity(1, one.length, len(one.source or ()))) or len(one.stop.eos_ids) > ENDS:
             raise InputError(
                 f"a text of {len(one.prompt)} tokens and {one.stop.max_new_tokens} new ones does not fit into rows of "
@@ -214,7 +225,7 @@ def decode(model: Network, requests: Sequence[RowRequest]) -> list[Hypothesis]:
     )
 
     def made(before: RowEngine | None) -> RowEngine:
-        return RowEngine(model.in_place(), capacity if before is None else before.capacity.joined(capacity))
+        return RowEngine(rows_of(model), capacity if before is None else before.capacity.joined(capacity))
 
     with KEPT.taken(model, lambda engine: engine.capacity.holds(capacity), made) as engine:
         try:

@@ -5,18 +5,20 @@ captured in a CUDA graph; on a CPU it runs as it is written, and gives the same.
 what comes after the logits (choice_triton.py).
 """
 
+from typing import Any
+
 import torch
 
 from regard.decoding.choice_triton import settle, settles
 from regard.decoding.counter_random import uniform
 from regard.decoding.filters import Filter, apply
 from regard.decoding.requests import Rows
+from regard.decoding.row_groups import RowState, RowStepper
 from regard.decoding.row_sampling import Kinds, choose
-from regard.models.in_place import InPlaceDecoder, InPlaceState
 
 
 def step_rows(
-    stepper: InPlaceDecoder, state: InPlaceState, rows: Rows, kinds: Kinds, filters: tuple[Filter, ...] = ()
+    stepper: RowStepper[Any], state: RowState, rows: Rows, kinds: Kinds, filters: tuple[Filter, ...] = ()
 ) -> None:
     """One token further in every row that is going; one that is done stays where it is."""
     logits, _ = stepper.step(rows.ids, state)

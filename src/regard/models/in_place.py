@@ -7,6 +7,7 @@ the Transformer's own `start`, `step` and `extend`.
 """
 
 import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,6 +28,7 @@ from regard.data.batching import Inputs, Padded
 from regard.embedding.tokens import TokenEmbedding
 from regard.models.lean_step import LeanStep, StepHead
 from regard.models.positions import Positions
+from regard.models.shared_head import read_behind_head, shared_head
 
 ROOM = 64
 """Tokens of room made at a time, and looked at: a step is made for a multiple of it."""
@@ -73,13 +75,18 @@ class InPlaceState:
         lengths = None if self.memory_lengths is None else self.memory_lengths[:rows]
         return InPlaceState(layers, self.lengths[:rows], self.most, memory, lengths)
 
-    def move(self, rows: RowIds, places: RowIds) -> None:
+    def move(self, rows: Sequence[int] | RowIds, places: Sequence[int] | RowIds) -> None:
         """Copy these rows into the places of others."""
+        device = self.lengths.device
+        read, to = torch.as_tensor(rows, device=device), torch.as_tensor(places, device=device)
         for one in (*self.layers, *self.memory):
-            one.move(rows, places)
+            one.move(read, to)
         for lengths in (self.lengths, self.memory_lengths):
             if lengths is not None:
-                lengths.index_copy_(0, places, lengths[rows])
+                lengths.index_copy_(0, to, lengths[read])
+
+    def expect(self, left: Mapping[int, int]) -> None:
+        """How many more tokens each row may read: those that are done stay where they are."""
 
     def select(self, rows: RowIds) -> "InPlaceState":
         """Copies of these rows, in this order."""
@@ -173,11 +180,12 @@ class InPlaceDecoder:
         memory = tuple(_allocate(one, rows, memory_room, like) for one in crossing)
         return InPlaceState(own, lengths, 0, memory, torch.ones_like(lengths))
 
-    def admit(self, inputs: Inputs, state: InPlaceState, rows: RowIds) -> None:
+    def admit(self, inputs: Inputs, state: InPlaceState, rows: Sequence[int] | RowIds) -> None:
         """Let these rows begin with these sources and prompts, all but the last token of which is read.
 
-        Rows that begin alike, as several answers to one text do, are read once.
+        Rows that begin alike, as several answers to one text do, are read once; so is what all prompts begin with.
         """
+        at = torch.as_tensor(rows, device=self.model.device)
         prompts = [row[:-1] for row in inputs.tokens.rows()]
         begun = list(zip(prompts, prompts if inputs.source is None else inputs.source.rows(), strict=True))
         first = [begun.index(one) for one in begun]
@@ -185,14 +193,14 @@ class InPlaceDecoder:
         source = inputs.source
         if len(alone) < len(begun) and source is not None:
             source = source.select(alone)
-        read, lengths = self._read(Inputs(Padded.of([prompts[row] for row in alone]).to(rows.device), source))
-        which = torch.tensor([alone.index(row) for row in first], device=rows.device)
+        read, lengths = self._read(Inputs(Padded.of([prompts[row] for row in alone]).to(at.device), source))
+        which = torch.tensor([alone.index(row) for row in first], device=at.device)
         for held, new in (*zip(state.layers, read.own, strict=False), *zip(state.memory, read.memory, strict=True)):
             if isinstance(new, KeyValues):
-                held.put(rows, new if len(alone) == len(begun) else KeyValues(new.keys[which], new.values[which]))
-        state.lengths.index_copy_(0, rows, lengths[which])
+                held.put(at, new if len(alone) == len(begun) else KeyValues(new.keys[which], new.values[which]))
+        state.lengths.index_copy_(0, at, lengths[which])
         if state.memory_lengths is not None and inputs.source is not None:
-            state.memory_lengths.index_copy_(0, rows, inputs.source.lengths.to(rows.device))
+            state.memory_lengths.index_copy_(0, at, inputs.source.lengths.to(at.device))
         state.most = max(state.most, *map(len, prompts))
 
     def start(self, inputs: Inputs) -> InPlaceState:
@@ -271,6 +279,9 @@ class InPlaceDecoder:
     def _read(self, inputs: Inputs) -> tuple[DecoderCache, Lengths]:
         """The prompts read at once, padding behind them: nothing a text's own tokens see."""
         model, tokens = self.model, inputs.tokens
+        rows = tokens.rows() if inputs.source is None and len(tokens.ids) > 1 else []
+        if head := shared_head(rows):
+            return read_behind_head(model, rows, head).cache, tokens.lengths
         state = model.begin(inputs)
         if tokens.ids.shape[1]:
             behind = Padding(tokens.lengths) if tokens.ragged else None

@@ -54,7 +54,10 @@ class Positions(nn.Module):
         self, past: int, tokens: int, padding: Int[Tensor, "batch"] | None, device: torch.device
     ) -> Int[Tensor, "#batch tokens"]:
         """Where `tokens` new ones stand after `past` columns; `padding` of those columns, per row, are not text."""
-        self.require_learnt(past + tokens)
+        longest = past + tokens
+        if padding is not None and self.max_positions is not None and longest > self.max_positions:
+            longest -= int(padding.min())  # the row without padding may have left
+        self.require_learnt(longest)
         columns = torch.arange(past, past + tokens, device=device)[None]
         return columns if padding is None else (columns - padding[:, None]).clamp(min=0)
 

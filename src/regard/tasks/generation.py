@@ -20,11 +20,20 @@ from regard.tasks.task import Answer, D, Loaded, Task
 from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 64
-"""Texts decoded side by side, at most; on a GPU, where a step costs the same for more, four times as many."""
+"""Rows decoded side by side, at most; on a GPU, where a step costs the same for more, four times as many texts."""
 TOKENS = 16_384
 """Tokens read side by side, padding with them and each once for every beam, at most."""
 AHEAD = 1024
 """Texts that are cut into tokens at a time, and sorted by how many they are."""
+
+
+def texts_together(beams: int) -> int:
+    """How many texts are decoded side by side on a CPU, each by so many beams.
+
+    Beams change places at every step. Of more rows the allocator hands the memory back to the system each time, and
+    faulting it in again costs as long as the arithmetic.
+    """
+    return max(TOGETHER // beams, 1)
 
 
 class Generation(Task[D]):
@@ -155,14 +164,15 @@ class Generation(Task[D]):
     ) -> list[list[Hypothesis]]:
         """All that decoding found for every text, best first: a beam finds several. The texts are checked before."""
         usual, device = self.strategy(model, strategy), model.module.device
-        rows = TOGETHER if device.type == "cpu" else 4 * TOGETHER
+        size = usual.size if isinstance(usual, Beam) else 1
+        rows = texts_together(size) if device.type == "cpu" else 4 * TOGETHER
         found: dict[int, list[Hypothesis]] = {}
         for first in range(0, len(texts), AHEAD):
             whole = self.begun(model, texts[first : first + AHEAD])
             self.warn_of_length(model, whole)
             chosen = replace(usual, first=usual.first + first) if isinstance(usual, Sample) else usual
             sizes = [1] * len(whole.sizes) if listeners.get() else whole.sizes  # what is watched stays in its order
-            for numbers in side_by_side(sizes, rows, TOKENS // (usual.size if isinstance(usual, Beam) else 1)):
+            for numbers in side_by_side(sizes, rows, TOKENS // size):
                 inputs = whole.select(numbers).to(device)
                 stepper = self.stepper(model)
                 stop, filters = self.limits(model, stepper, inputs, max_new_tokens)
