@@ -73,14 +73,34 @@ ASKED: dict[Kind, tuple[tuple[str, str], ...]] = {
     "feel": (),
 }
 """Questions in words of their own, and which part of the event answers them."""
-FOLLOWED: dict[Kind, tuple[str, str, str]] = {
-    "find": ("Who found the {thing}?", "Where did {pronoun} find it?", "place"),
-    "lose": ("Who lost the {thing}?", "Where did {pronoun} lose it?", "place"),
-    "give": ("Who gave away the {thing}?", "To whom did {pronoun} give it?", "other"),
-    "take": ("Who took the {thing}?", "From whom did {pronoun} take it?", "other"),
-    "flee": ("Who was driven away by a {other}?", "Where was {pronoun} driven away?", "place"),
+FOLLOWED: dict[Kind, tuple[tuple[str, str], tuple[str, str]]] = {
+    "find": (
+        ("What did {person} find?", "{person} found the {thing}."),
+        ("Where did {pronoun} find it?", "{person} found the {thing} at the {place}."),
+    ),
+    "lose": (
+        ("What did {person} lose?", "{person} lost the {thing}."),
+        ("Where did {pronoun} lose it?", "{person} lost the {thing} at the {place}."),
+    ),
+    "give": (
+        ("What did {person} give away?", "{person} gave away the {thing}."),
+        ("To whom did {pronoun} give it?", "{person} gave the {thing} to {other}."),
+    ),
+    "take": (
+        ("What did {person} take?", "{person} took the {thing}."),
+        ("From whom did {pronoun} take it?", "{person} took the {thing} from {other}."),
+    ),
+    "flee": (
+        ("What drove {person} away?", "A {other} drove {person} away."),
+        ("From where?", "A {other} drove {person} away from the {place}."),
+    ),
 }
-"""A question that a person answers, one that can only be understood after it, and the part that answers this."""
+"""Of what somebody does: a question, and one that can only be understood after it, each with its answer."""
+SOUGHT = (
+    ("What was {person} looking for?", "{person} was looking for the {thing}."),
+    ("Where was it found?", "The {thing} was found at the {place}."),
+)
+"""The same of what somebody looks for that is found."""
 SUMMED_UP = {
     "found": "{hero} looked for the {thing} and found it at the {place}.",
     "given": "{hero} looked for the {thing} and got it from {other}.",
@@ -117,9 +137,9 @@ class Tale:
     """Two questions each, of which the second needs the first."""
 
 
-def tell(random: Random, story: Story) -> Tale:
-    """The story in sentences."""
-    teller = _Teller(random)
+def tell(random: Random, story: Story, *, pronouns: bool = True) -> Tale:
+    """The story in sentences; without `pronouns` all are called by their names."""
+    teller = _Teller(random, pronouns)
     spans = [teller.sentence(event) for event in story.events]
     text = " ".join(teller.sentences)
     candidates = [
@@ -137,8 +157,9 @@ def tell(random: Random, story: Story) -> Tale:
 class _Teller:
     """Sentences so far, and where people and places were named last."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, pronouns: bool) -> None:
         self.random = random
+        self.pronouns = pronouns
         self.sentences: list[str] = []
         self.length = 0
         self.named: dict[str, tuple[int, int]] = {}
@@ -149,10 +170,10 @@ class _Teller:
         verbs = VERBS[event.kind] if event.mood is None else FEELINGS[event.mood]
         parts = _parts(event) | {"verb": verbs[draw(self.random, len(verbs))]}
         template, called = TOLD[event.kind], {}
-        before = self.before
-        if before is not None and before.person == event.person and event.kind != "flee" and draw(self.random, 2):
+        again = self.before if self.pronouns and event.kind != "flee" else None
+        if again is not None and again.person == event.person and draw(self.random, 2):
             called["person"] = _pronoun(event.person)
-            if before.kind == "go" and before.place == event.place and template.endswith(" at the {place}"):
+            if again.kind == "go" and again.place == event.place and template.endswith(" at the {place}"):
                 template, called["place"] = "there " + template.removesuffix(" at the {place}"), ""
         elif not draw(self.random, 4):
             template = f"{OPENINGS[draw(self.random, len(OPENINGS))]} {template}"
@@ -189,14 +210,17 @@ def _pronoun(person: str) -> str:
 
 
 def _dialogues(story: Story) -> Iterator[tuple[Turn, Turn]]:
-    """Of the events whose first question asks about them alone."""
+    """Of what a person does once, and of what the hero looks for."""
     events = [event for event in story.events if event.kind in FOLLOWED]
-    firsts = [FOLLOWED[event.kind][0].format_map(_parts(event)) for event in events]
-    for event, first in zip(events, firsts, strict=True):
-        if firsts.count(first) == 1:
-            _, second, slot = FOLLOWED[event.kind]
-            asked = second.format(pronoun=_pronoun(event.person))
-            yield Turn(first, event.person), Turn(asked, _parts(event)[slot])
+    times = Counter((event.kind, event.person) for event in events)
+    asked = [(FOLLOWED[event.kind], event) for event in events if times[event.kind, event.person] == 1]
+    asked += [(SOUGHT, event) for event in events if event.kind == "find" and event.thing == story.wish.thing]
+    for turns, event in asked:
+        parts = _parts(event) | {"pronoun": _pronoun(event.person)}
+        if turns is SOUGHT:
+            parts["person"] = story.wish.hero
+        first, second = (Turn(*(text.format_map(parts) for text in turn)) for turn in turns)
+        yield first, second
 
 
 def _summary(story: Story) -> str:
