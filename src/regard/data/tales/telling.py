@@ -74,10 +74,6 @@ ASKED: dict[Kind, tuple[tuple[str, str], ...]] = {
 }
 """Questions in words of their own, and which part of the event answers them."""
 FOLLOWED: dict[Kind, tuple[tuple[str, str], tuple[str, str]]] = {
-    "find": (
-        ("What did {person} find?", "{person} found the {thing}."),
-        ("Where did {pronoun} find it?", "{person} found the {thing} at the {place}."),
-    ),
     "lose": (
         ("What did {person} lose?", "{person} lost the {thing}."),
         ("Where did {pronoun} lose it?", "{person} lost the {thing} at the {place}."),
@@ -100,7 +96,12 @@ SOUGHT = (
     ("What was {person} looking for?", "{person} was looking for the {thing}."),
     ("Where was it found?", "The {thing} was found at the {place}."),
 )
-"""The same of what somebody looks for that is found."""
+"""The same of who looks for what is found once."""
+FOUND = (
+    ("Where did {person} find the {thing}?", "{person} found the {thing} at the {place}."),
+    ("What was {pronoun} looking for?", "{person} was looking for the {other}."),
+)
+"""The same of who finds something once and looks for another thing."""
 SUMMED_UP = {
     "found": "{hero} looked for the {thing} and found it at the {place}.",
     "given": "{hero} looked for the {thing} and got it from {other}.",
@@ -210,15 +211,21 @@ def _pronoun(person: str) -> str:
 
 
 def _dialogues(story: Story) -> Iterator[tuple[Turn, Turn]]:
-    """Of what a person does once, and of what the hero looks for."""
-    events = [event for event in story.events if event.kind in FOLLOWED]
-    times = Counter((event.kind, event.person) for event in events)
-    asked = [(FOLLOWED[event.kind], event) for event in events if times[event.kind, event.person] == 1]
-    asked += [(SOUGHT, event) for event in events if event.kind == "find" and event.thing == story.wish.thing]
-    for turns, event in asked:
-        parts = _parts(event) | {"pronoun": _pronoun(event.person)}
-        if turns is SOUGHT:
-            parts["person"] = story.wish.hero
+    """Of what a person does once, and of what is looked for and found."""
+    times = Counter((event.kind, event.person) for event in story.events)
+    finds = Counter(event.thing for event in story.events if event.kind == "find")
+    sought = {event.person: event.thing for event in story.events if event.kind == "seek"}
+    asked: list[tuple[tuple[tuple[str, str], tuple[str, str]], dict[str, str]]] = []
+    for event in story.events:
+        parts = _parts(event)
+        if event.kind in FOLLOWED and times[event.kind, event.person] == 1:
+            asked.append((FOLLOWED[event.kind], parts))
+        if event.kind == "find" and finds[event.thing] == 1:
+            asked += [(SOUGHT, parts | {"person": one}) for one, thing in sought.items() if thing == event.thing]
+            if sought.get(event.person, event.thing) != event.thing:
+                asked.append((FOUND, parts | {"other": sought[event.person]}))
+    for turns, parts in asked:
+        parts["pronoun"] = _pronoun(parts["person"])
         first, second = (Turn(*(text.format_map(parts) for text in turn)) for turn in turns)
         yield first, second
 
