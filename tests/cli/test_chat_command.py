@@ -10,7 +10,9 @@ import sys
 import pytest
 
 import regard
+from regard.data.conversations import Conversation
 from regard.tasks.recipe import Recipe
+from regard.text.chat_template import Message
 
 NAMES = ["Ann", "Bo", "Cy", "Di"]
 SYSTEM = "Be kind."
@@ -54,10 +56,18 @@ def test_it_answers_line_by_line_and_remembers(call, learnt):
     assert answer.out == "Hi Bo!\nYou are Bo.\nHi Di!\nYou are Di.\n"
     answer = call("chat", learnt, "--system", SYSTEM, "--json", stdin=b"I am Cy.\nWho?")
     assert [json.loads(line)["output"] for line in answer.out.splitlines()] == ["Hi Cy!", "You are Cy."]
-    assert (
-        regard.load(learnt).evaluate(regard.load(learnt).task.read([learnt.parent / "chats.jsonl"])[:2])["exact_match"]
-        == 1
-    )
+
+
+def test_of_two_conversations_one_with_a_wrong_answer_half_are_right(learnt):
+    model = regard.load(learnt)
+    one, other = model.task.read([learnt.parent / "chats.jsonl"])[:2]
+    found = model.evaluate([one, other])
+    assert (found["exact_match"], found["conversation_match"]) == (1, 1)
+    wrong = Conversation((*other.messages[:-1], Message("assistant", "You are nobody.")))
+    answers = sum(message.role == "assistant" for message in (*one.messages, *wrong.messages))
+    found = model.evaluate([one, wrong])
+    assert found["exact_match"] == pytest.approx(1 - 1 / answers)
+    assert found["conversation_match"] == 1 / 2
 
 
 def test_options_of_run_count_and_what_has_no_effect_is_refused(call, learnt):

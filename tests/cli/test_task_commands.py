@@ -39,7 +39,7 @@ KEYS = {
     "question_answering": {"output", "score", "start", "end"},
 }
 METRICS = {
-    "chat": {"exact_match", "chrf", "loss", "perplexity"},
+    "chat": {"exact_match", "conversation_match", "chrf", "loss", "perplexity"},
     "language_modelling": {"loss", "perplexity", "bits_per_byte"},
     "masked": {"loss", "accuracy"},
     "denoising": {"loss"},

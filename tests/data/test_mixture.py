@@ -25,6 +25,13 @@ def test_parts_come_in_turn_as_often_as_they_are_named():
     assert [mixed.part(pair.source) for pair in found[:3]] == ["copy", "copy", "dates"]
 
 
+def test_a_part_has_options_of_its_own():
+    mixed = corpus("mixture", {"parts": ["dates", "tales length=60 shortest=40:2"], "seed": 3})
+    tales = corpus("tales", {"length": 60, "shortest": 40, "seed": 3})
+    found = [mixed.example("train", index) for index in range(6)]
+    assert [found[index] for index in (1, 2, 4, 5)] == [tales.example("train", index) for index in range(4)]
+
+
 def test_a_mixture_calls_its_parts_what_they_call_themselves():
     mixed = Mixture(("dates", "tales:3"))
     found = [mixed.part(mixed.example("test", index).source) for index in range(8)]
@@ -40,6 +47,8 @@ def test_a_mixture_calls_its_parts_what_they_call_themselves():
         ({"parts": ["mixture"]}, "'mixture', which is no corpus to mix"),
         ({"parts": ["dats"]}, "did you mean 'dates'"),
         ({"parts": ["dates:0"]}, "say how often from 1 to 100"),
+        ({"parts": ["tales shortest"]}, "'shortest' is no option"),
+        ({"parts": ["tales shortst=40"]}, "did you mean 'shortest'"),
         ({"held_out": 0}, "held_out is 0"),
     ],
 )

@@ -141,18 +141,20 @@ def built_in(name: str, options: dict[str, object]) -> BuiltIn:
 
 
 def _typed(name: str, field: "Field[object]", value: object) -> object:
-    """An option as its field wants it: a whole number, or a list of words as a tuple."""
-    if field.type is int:
+    """An option as its field wants it: a whole number, yes or no, or a list of words as a tuple."""
+    if field.type is bool:
+        if isinstance(value, bool):
+            return value
+        wanted = "true or false"
+    elif field.type is int:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        wanted = "a whole number"
+        wanted = f"a whole number, such as {field.default!r}"
     else:
         if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
             return tuple(value)
-        wanted = "a list of words"
-    raise ConfigError(
-        f"option {field.name!r} of corpus {name!r} is {value!r}", f"give {wanted}, such as {field.default!r}"
-    )
+        wanted = f"a list of words, such as {field.default!r}"
+    raise ConfigError(f"option {field.name!r} of corpus {name!r} is {value!r}", f"give {wanted}")
 
 
 def generator(*key: object) -> Random:

@@ -4,7 +4,8 @@
     source   summary: Ida wanted the blue kettle. …     target   Ida found the blue …    from tales
 
 So T5 was taught many tasks (Raffel et al. 2020, §2.4). The prefixes are the corpora's own. A part that stands twice in
-`parts` comes twice as often; `dates:2` is short for that. Splits are those of the parts.
+`parts` comes twice as often; `dates:2` is short for that. `tales shortest=40:3` gives a part options that are whole
+numbers. Splits are those of the parts.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Mixture(Corpus):
     name: ClassVar[str] = "mixture"
 
     parts: tuple[str, ...] = ("dates", "tales:3")
-    """Names of corpora; `tales:3` comes three times as often."""
+    """Names of corpora, with options of their own; `tales:3` comes three times as often."""
     held_out: int = 1000
     seed: int = 0
 
@@ -30,13 +31,15 @@ class Mixture(Corpus):
         if not self.parts:
             raise ConfigError("a mixture of no corpora", 'name some, such as parts = ["dates", "tales:3"]')
         for part in self.parts:
-            name, _, times = part.partition(":")
+            written, _, times = part.partition(":")
+            name = written.partition(" ")[0]
             if name not in CORPORA or name == self.name:
                 raise ConfigError(
                     f"parts has {name!r}, which is no corpus to mix", choose(name, CORPORA.keys() - {self.name})
                 )
             if times and not (times.isdecimal() and 1 <= int(times) <= 100):
                 raise ConfigError(f"parts has {part!r}", f"say how often from 1 to 100, such as {name}:3")
+            corpus(name, _options(written))
         if self.held_out < 1:
             raise ConfigError(f"held_out is {self.held_out}, which leaves valid and test empty", "use 1 or more")
 
@@ -82,16 +85,32 @@ class Mixture(Corpus):
 
     @cached_property
     def _turns(self) -> tuple[str, ...]:
-        """The names of the parts in the order in which they come."""
+        """The parts, with their options, in the order in which they come."""
         found = []
         for part in self.parts:
-            name, _, times = part.partition(":")
-            found += [name] * int(times or 1)
+            written, _, times = part.partition(":")
+            found += [written] * int(times or 1)
         return tuple(found)
 
     @cached_property
     def _corpora(self) -> dict[str, Corpus]:
-        return {name: corpus(name, {"seed": self.seed}) for name in dict.fromkeys(self._turns)}
+        return {
+            part: corpus(part.partition(" ")[0], {"seed": self.seed} | _options(part))
+            for part in dict.fromkeys(self._turns)
+        }
+
+
+def _options(part: str) -> dict[str, object]:
+    """The options that stand behind a part's name."""
+    found: dict[str, object] = {}
+    for written in part.split()[1:]:
+        key, _, value = written.partition("=")
+        if not value.isdecimal():
+            raise ConfigError(
+                f"parts has {part!r}, whose {written!r} is no option", "write a key and a whole number: shortest=40"
+            )
+        found[key] = int(value)
+    return found
 
 
 register(Mixture)

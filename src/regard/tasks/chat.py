@@ -146,7 +146,7 @@ class Chat(Generation[Examples]):
         return TrainingData(trainable, batches, held, amount(batches, data), how.window)
 
     def metrics(self, data: DataTable | None) -> tuple[str, ...]:
-        return ("exact_match", "chrf", "loss", "perplexity")
+        return ("exact_match", "conversation_match", "chrf", "loss", "perplexity")
 
     def check(self, model: Loaded, text: str) -> None:
         """No empty text, and of a built-in corpus, what it teaches."""
@@ -181,24 +181,30 @@ class Chat(Generation[Examples]):
 
     @torch.no_grad()
     def evaluate(self, model: Loaded, examples: Sequence[Any], how: Measuring = USUAL) -> dict[str, float]:
-        """Of every answer, given what was said before it as it stands: whether it is the same, chrF, and the loss."""
+        """Of every answer, given what was said before it as it stands: whether it is the same, chrF, and the loss.
+
+        `conversation_match` is the share of conversations whose answers are all the same.
+        """
         how.refuse_windows(self.name)
         chats: Sequence[Conversation] = examples
         if not chats:
             raise InputError("there are no conversations to measure on", "give a file, or test data in the recipe")
-        asked, references = [], []
-        for one in chats:
+        asked, references, whose = [], [], []
+        for number, one in enumerate(chats):
             for place, message in enumerate(one.messages):
                 if message.role == "assistant" and message.learnt and place:
                     asked.append(ConversationText(one.messages[:place]))
                     references.append(message.content)
+                    whose.append(number)
         outputs = self.answered(model, asked, how.progress)
         task = _chatting(model.data, model.module, model.tokenizer)
         rows = by_length(task.encode(chats), task, max(MEASURED, task.window))
         total, count = measured(TokenPrediction(model.module), [task.batch(one) for one in rows], how.progress)
         loss = total / max(count, 1)
+        wrong = {one for one, output, right in zip(whose, outputs, references, strict=True) if output != right}
         return {
             "exact_match": exact_match(outputs, references),
+            "conversation_match": 1 - len(wrong) / len(set(whose)),
             "chrf": chrf(outputs, references),
             "loss": loss,
             "perplexity": math.exp(loss) if loss < 700 else math.inf,

@@ -10,6 +10,7 @@ HIGHER_IS_BETTER = {
     "bits_per_byte": False,
     "accuracy": True,
     "exact_match": True,
+    "conversation_match": True,
     "f1": True,
     "macro_f1": True,
     "bleu": True,

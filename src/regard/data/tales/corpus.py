@@ -63,7 +63,10 @@ class Tales(Corpus):
     examples: int = 0
     """Tales to train on, to see what little data teaches; 0: there is no end to them."""
     dialogues: int = 1
-    """Pairs of questions in a conversation about a tale, where there are as many: what is read once teaches more."""
+    """Pairs of questions in a conversation to train on, where there are as many: what is read once teaches more. Those
+    to validate and to test on have one."""
+    pronouns: bool = True
+    """Who does two things in a row may be called she or he, and a place there; else all are called by their names."""
     held_out: int = 1000
     seed: int = 0
 
@@ -101,7 +104,7 @@ class Tales(Corpus):
         while split_of(self.seed, wish) != split:
             wish = known.wish(random)
         events = least + draw(random, most - least + 1)
-        return tell(random, happen(random, known, wish, events))
+        return tell(random, happen(random, known, wish, events), pronouns=self.pronouns)
 
     def question(self, split: Split, index: int) -> Question:
         """One of the tale's questions."""
@@ -209,7 +212,8 @@ class TaleChats:
         """The tale with the first question, and what follows."""
         tale = self.tales.tale(split, index)
         left, random = list(tale.dialogues), generator("dialogues", self.tales.seed, split, index)
-        chosen = [left.pop(draw(random, len(left))) for _ in range(min(self.tales.dialogues, len(left)))]
+        most = self.tales.dialogues if split == "train" else 1
+        chosen = [left.pop(draw(random, len(left))) for _ in range(min(most, len(left)))]
         said = [text for pair in chosen for turn in pair for text in (turn.question, turn.answer)]
         roles = ("user", "assistant") * (len(said) // 2)
         said[0] = f"{tale.text} {said[0]}"

@@ -73,14 +73,35 @@ ASKED: dict[Kind, tuple[tuple[str, str], ...]] = {
     "feel": (),
 }
 """Questions in words of their own, and which part of the event answers them."""
-FOLLOWED: dict[Kind, tuple[str, str, str]] = {
-    "find": ("Who found the {thing}?", "Where did {pronoun} find it?", "place"),
-    "lose": ("Who lost the {thing}?", "Where did {pronoun} lose it?", "place"),
-    "give": ("Who gave away the {thing}?", "To whom did {pronoun} give it?", "other"),
-    "take": ("Who took the {thing}?", "From whom did {pronoun} take it?", "other"),
-    "flee": ("Who was driven away by a {other}?", "Where was {pronoun} driven away?", "place"),
+FOLLOWED: dict[Kind, tuple[tuple[str, str], tuple[str, str]]] = {
+    "lose": (
+        ("What did {person} lose?", "{person} lost the {thing}."),
+        ("Where did {pronoun} lose it?", "{person} lost the {thing} at the {place}."),
+    ),
+    "give": (
+        ("What did {person} give away?", "{person} gave away the {thing}."),
+        ("To whom did {pronoun} give it?", "{person} gave the {thing} to {other}."),
+    ),
+    "take": (
+        ("What did {person} take?", "{person} took the {thing}."),
+        ("From whom did {pronoun} take it?", "{person} took the {thing} from {other}."),
+    ),
+    "flee": (
+        ("What drove {person} away?", "A {other} drove {person} away."),
+        ("From where?", "A {other} drove {person} away from the {place}."),
+    ),
 }
-"""A question that a person answers, one that can only be understood after it, and the part that answers this."""
+"""Of what somebody does: a question, and one that can only be understood after it, each with its answer."""
+SOUGHT = (
+    ("What was {person} looking for?", "{person} was looking for the {thing}."),
+    ("Where was it found?", "The {thing} was found at the {place}."),
+)
+"""The same of who looks for what is found once."""
+FOUND = (
+    ("Where did {person} find the {thing}?", "{person} found the {thing} at the {place}."),
+    ("What was {pronoun} looking for?", "{person} was looking for the {other}."),
+)
+"""The same of who finds something once and looks for another thing."""
 SUMMED_UP = {
     "found": "{hero} looked for the {thing} and found it at the {place}.",
     "given": "{hero} looked for the {thing} and got it from {other}.",
@@ -117,9 +138,9 @@ class Tale:
     """Two questions each, of which the second needs the first."""
 
 
-def tell(random: Random, story: Story) -> Tale:
-    """The story in sentences."""
-    teller = _Teller(random)
+def tell(random: Random, story: Story, *, pronouns: bool = True) -> Tale:
+    """The story in sentences; without `pronouns` all are called by their names."""
+    teller = _Teller(random, pronouns)
     spans = [teller.sentence(event) for event in story.events]
     text = " ".join(teller.sentences)
     candidates = [
@@ -137,8 +158,9 @@ def tell(random: Random, story: Story) -> Tale:
 class _Teller:
     """Sentences so far, and where people and places were named last."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, pronouns: bool) -> None:
         self.random = random
+        self.pronouns = pronouns
         self.sentences: list[str] = []
         self.length = 0
         self.named: dict[str, tuple[int, int]] = {}
@@ -149,10 +171,10 @@ class _Teller:
         verbs = VERBS[event.kind] if event.mood is None else FEELINGS[event.mood]
         parts = _parts(event) | {"verb": verbs[draw(self.random, len(verbs))]}
         template, called = TOLD[event.kind], {}
-        before = self.before
-        if before is not None and before.person == event.person and event.kind != "flee" and draw(self.random, 2):
+        again = self.before if self.pronouns and event.kind != "flee" else None
+        if again is not None and again.person == event.person and draw(self.random, 2):
             called["person"] = _pronoun(event.person)
-            if before.kind == "go" and before.place == event.place and template.endswith(" at the {place}"):
+            if again.kind == "go" and again.place == event.place and template.endswith(" at the {place}"):
                 template, called["place"] = "there " + template.removesuffix(" at the {place}"), ""
         elif not draw(self.random, 4):
             template = f"{OPENINGS[draw(self.random, len(OPENINGS))]} {template}"
@@ -189,14 +211,23 @@ def _pronoun(person: str) -> str:
 
 
 def _dialogues(story: Story) -> Iterator[tuple[Turn, Turn]]:
-    """Of the events whose first question asks about them alone."""
-    events = [event for event in story.events if event.kind in FOLLOWED]
-    firsts = [FOLLOWED[event.kind][0].format_map(_parts(event)) for event in events]
-    for event, first in zip(events, firsts, strict=True):
-        if firsts.count(first) == 1:
-            _, second, slot = FOLLOWED[event.kind]
-            asked = second.format(pronoun=_pronoun(event.person))
-            yield Turn(first, event.person), Turn(asked, _parts(event)[slot])
+    """Of what a person does once, and of what is looked for and found."""
+    times = Counter((event.kind, event.person) for event in story.events)
+    finds = Counter(event.thing for event in story.events if event.kind == "find")
+    sought = {event.person: event.thing for event in story.events if event.kind == "seek"}
+    asked: list[tuple[tuple[tuple[str, str], tuple[str, str]], dict[str, str]]] = []
+    for event in story.events:
+        parts = _parts(event)
+        if event.kind in FOLLOWED and times[event.kind, event.person] == 1:
+            asked.append((FOLLOWED[event.kind], parts))
+        if event.kind == "find" and finds[event.thing] == 1:
+            asked += [(SOUGHT, parts | {"person": one}) for one, thing in sought.items() if thing == event.thing]
+            if sought.get(event.person, event.thing) != event.thing:
+                asked.append((FOUND, parts | {"other": sought[event.person]}))
+    for turns, parts in asked:
+        parts["pronoun"] = _pronoun(parts["person"])
+        first, second = (Turn(*(text.format_map(parts) for text in turn)) for turn in turns)
+        yield first, second
 
 
 def _summary(story: Story) -> str:
