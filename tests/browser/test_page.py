@@ -124,6 +124,7 @@ def test_hostile_tokens_are_shown_as_python_shows_them_and_run_nothing(show):
     weights = softmax_rows(1, len(HOSTILE), len(HOSTILE))
     viewer = show(AttentionPage("<img src=x onerror=alert(1)>", (layer("x", weights, HOSTILE, HOSTILE, "self", 5),)))
     viewer.tab.set_viewport_size({"width": 1280, "height": 1400})
+    viewer.tab.wait_for_function(f"document.querySelectorAll('.listing.from .row').length == {len(HOSTILE)}")
     expected = [label(token) for token in HOSTILE]
     assert viewer.tab.locator(".listing.from .row bdi").all_text_contents() == expected
     assert viewer.tab.locator(".listing.to .row bdi").all_text_contents() == expected
