@@ -18,6 +18,7 @@ import gc
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -350,6 +351,25 @@ def kernels(work: Callable[[], int]) -> str:
     return str(seen.key_averages().table(sort_by=key, row_limit=60, max_name_column_width=90))
 
 
+def rows(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the page of results shows: every side of every line, and how many times Regard's time it takes."""
+    cases = {case.name: case for case in CASES}
+    found = []
+    for line in lines:
+        case = cases[line["case"]]
+        shape = {"gpt2": "GPT-2 124M", "llama": "LLaMA-7B's shape"}[case.shape] + (
+            ", int8" if case.int8 else ", bfloat16"
+        )
+        how = type(case.strategy).__name__.lower()
+        what = f"decoding, {shape}, {case.rows} × {case.tokens} tokens, {how}"
+        for who in ("regard", "plain graph", "transformers"):
+            if who in line:
+                figure = line[who]["tokens_per_second"]
+                ratio = line["regard"]["tokens_per_second"] / figure
+                found.append({"what": what, "contestant": who, "tokens_per_second": figure, "ratio": ratio})
+    return found
+
+
 def main() -> None:
     """Line by line, each written as soon as it is there."""
     options = argparse.ArgumentParser()
@@ -381,7 +401,8 @@ def main() -> None:
             print(f"{case.name}: {type(error).__name__}: {error}", flush=True)
             continue
         print(json.dumps(lines[-1]), flush=True)
-        record = {**circumstances(place.device), "kernels": triton_kernel.tried(), "lines": lines}
+        about = {"command": "python " + " ".join(sys.argv), **circumstances(place.device)}
+        record = {**about, "rows": rows(lines), "kernels": triton_kernel.tried(), "lines": lines}
         (given.out / "decoding-h200.json").write_text(json.dumps(record, indent=1))
 
 

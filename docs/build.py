@@ -141,7 +141,8 @@ def mechanisms_page(folder: Path) -> str:
 
 def results(found: dict[str, Any]) -> str:
     """One file: its circumstances, and a row for every figure."""
-    known = {name: value for name, value in found.items() if name not in ("command", "device", "rows")}
+    said = {name: value for name, value in found.items() if not isinstance(value, (list, dict))}
+    known = {name: value for name, value in said.items() if name not in ("command", "device")}
     made = f"{found['device']}; {', '.join(f'{name} {value}' for name, value in known.items())}"
     rows = [f"| {subject(row)} | {contestant(row)} | {figure(row)} | {ratio(row)} |" for row in found["rows"]]
     head = ["| what | contestant | figure | ratio |", "|---|---|---:|---:|"]
