@@ -47,7 +47,7 @@ def _beam(tree: BeamTree) -> Iterable[str]:
     yield (
         '<p class="legend"><b class="won">green: the winner</b> <b class="kept">grey: kept for the next step</b> '
         '<b class="ended">blue: ended, other answers</b> <b class="pruned">red, dashed: pruned</b> '
-        "p: probability of the token; Σ: sum of log p from the beginning to here</p>"
+        "p: probability of the token; Σ: sum of log p from the beginning to here; ␣: a blank</p>"
     )
     yield f'<div class="wide">{tree_svg(tree)}</div>'
     yield "<h2>Answers, best first</h2>"
@@ -71,12 +71,15 @@ def story(tree: BeamTree) -> list[str]:
     told = [
         f"Beam search keeps the {tree.size} best beginnings side by side. At every step each of them is tried with "
         f"every token that could come next; the {tree.size} with the largest sum of log-probabilities (Σ) are kept, "
-        f"all others are pruned. Of those that end, the one with the best score, {rule}, wins.",
+        f"all others are pruned, of which the likeliest are drawn. Log p is the natural logarithm: 0 is certain, −4.6 "
+        f"is one in a hundred. Of those that end, by the token that ends texts or at the limit, the one with the best "
+        f"score, {rule}, wins.",
         f"The winner is “{best.text}” with the score {number(best.score)} {added_up(end, power)}.",
     ]
     if len(tree.finished) > 1:
         second = tree.finished[1]
-        told.append(f"Second came “{second.text}” with {number(second.score)}.")
+        added = added_up(tree.branches[second.branch - 1], power)
+        told.append(f"Second came “{second.text}” with {number(second.score)} {added}.")
     for branch in pruned_to_tell(tree):
         told.append(f"Pruned at token {branch.step}: “{text_of(tree, branch)}”: {branch.why}.")
     return told
