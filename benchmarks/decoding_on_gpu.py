@@ -401,7 +401,7 @@ def main() -> None:
             print(f"{case.name}: {type(error).__name__}: {error}", flush=True)
             continue
         print(json.dumps(lines[-1]), flush=True)
-        about = {"command": "python " + " ".join(sys.argv), **circumstances(place.device)}
+        about = circumstances(place.device) | {"command": "python " + " ".join(sys.argv)}
         record = {**about, "rows": rows(lines), "kernels": triton_kernel.tried(), "lines": lines}
         (given.out / "decoding-h200.json").write_text(json.dumps(record, indent=1))
 
