@@ -80,4 +80,4 @@ def attend_few(
     grouped = query.reshape(batch, kv_heads, heads // kv_heads * queries, -1)
     with nullcontext() if query.device.type == "cpu" else sdpa_kernel(list(Sdpa.backends)):
         out = F.scaled_dot_product_attention(grouped, key, value, attn_mask=table, scale=scale)
-    return out.view(batch, heads, queries, -1)
+    return out.reshape(batch, heads, queries, -1)
