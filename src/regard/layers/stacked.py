@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,7 +21,7 @@ from regard.layers.linear import Linear, MapModule
 class StackedMaps:
     """The common weight, and how much of what it gives belongs to each."""
 
-    weight: Float[Tensor, "out width"]
+    weight: Shaped[Tensor, "out width"]
     bias: Float[Tensor, "out"] | None
     sizes: tuple[int, ...]
     scales: Float[Tensor, "out"] | None = None

@@ -7,9 +7,10 @@ the Transformer's own `start`, `step` and `extend`.
 """
 
 import weakref
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,8 +26,8 @@ from regard.attention.similarity import InnerProduct
 from regard.axes import Hidden, Lengths, Logits, RowIds, RowLogits
 from regard.blocks.decoder import Decoder, DecoderCache, DecoderLayer
 from regard.data.batching import Inputs, Padded
-from regard.embedding.tokens import TokenEmbedding
 from regard.models.lean_step import LeanStep, StepHead
+from regard.models.network import Network
 from regard.models.positions import Positions
 from regard.models.shared_head import read_behind_head, shared_head
 
@@ -120,30 +121,26 @@ def _grown(held: StaticKeyValues, room: int) -> StaticKeyValues:
     return StaticKeyValues(wider(held.keys), wider(held.values), held.maps)
 
 
-@runtime_checkable
-class CachedModel(Protocol):
+class CachedModel(Network):
     """What a Transformer is to its decoder in place."""
 
     decoder: Decoder
     decoder_positions: Positions
-    embedding: TokenEmbedding
     output: nn.Module | None
 
-    @property
-    def device(self) -> torch.device: ...
+    @abstractmethod
+    def begin(self, inputs: Inputs) -> Any:
+        """What has been read of the source, and nothing of the prompt."""
 
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    def begin(self, inputs: Inputs) -> Any: ...
-
+    @abstractmethod
     def enter(
         self, ids: Int[Tensor, "rows tokens"], positions: Positions, places: Int[Tensor, "#rows tokens"]
-    ) -> Hidden: ...
+    ) -> Hidden:
+        """What the first layer reads of these tokens at these places."""
 
-    def advance(self, ids: Int[Tensor, "rows tokens"], state: Any, behind: Padding | None) -> tuple[Hidden, Any]: ...
-
-    def logits(self, hidden: Float[Tensor, "batch tokens width"]) -> Logits: ...
+    @abstractmethod
+    def advance(self, ids: Int[Tensor, "rows tokens"], state: Any, behind: Padding | None) -> tuple[Hidden, Any]:
+        """The last layer's vectors of these tokens behind the state's, and the state with them."""
 
 
 class InPlaceDecoder:

@@ -24,9 +24,9 @@ from regard.layers.norm import norm
 from regard.models.config import TransformerConfig, TransformerShape
 from regard.models.estimates import Estimates
 from regard.models.heads import NgramLogits, Pooler, TokenOutput
-from regard.models.in_place import InPlaceDecoder, unsupported
+from regard.models.in_place import CachedModel, InPlaceDecoder, unsupported
 from regard.models.init import init_weights
-from regard.models.network import Network, register_network
+from regard.models.network import register_network
 from regard.models.positions import Positions
 from regard.models.transformer_size import PARTS, transformer_estimates, transformer_part
 
@@ -66,7 +66,7 @@ class TransformerState:
         return TransformerState(cache, None if self.padding is None else self.padding[rows], mask)
 
 
-class Transformer(Network):
+class Transformer(CachedModel):
     """Ids in, logits out; `start`, `step` and `extend` for decoding."""
 
     config: TransformerConfig
