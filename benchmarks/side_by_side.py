@@ -370,6 +370,10 @@ def state(folder: Path) -> str:
 @contextmanager
 def sharing(device: str) -> Iterator[dict[str, str]]:
     """NVIDIA's Multi-Process Service, where it is installed and two processes compute through it at once."""
+    if already := os.environ.get("CUDA_MPS_PIPE_DIRECTORY"):
+        say("one GPU is shared through the Multi-Process Service that is there")
+        yield {"CUDA_MPS_PIPE_DIRECTORY": already}
+        return
     control = shutil.which("nvidia-cuda-mps-control")
     if device != "cuda" or control is None:
         say("one GPU is shared by turns: there is no nvidia-cuda-mps-control" if device == "cuda" else "on a CPU")

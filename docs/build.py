@@ -83,7 +83,7 @@ HEADLINES = (
     ),
     ("train-cpu", "training, encoder-decoder", "nn.Transformer", "training an encoder–decoder, 3 + 3 layers × 256"),
     ("train-cpu", "training, decoder", "x-transformers", "training a decoder, 6 layers × 256"),
-    ("families-cpu", "training step of gpt2", "transformers", "a training step of GPT-2"),
+    ("decoding-h200", "decoding, GPT-2 124M, bfloat16, 64 ×", "transformers", "decoding 64 texts by GPT-2's size"),
     ("tokenizer-cpu", "training 16000 BPE", "tokenizers", "learning 16,000 BPE entries from 20 MB"),
     ("tokenizer-cpu", "encoding documents of 20 kB", "tiktoken, in threads", "encoding documents of 20 kB"),
     ("vectors-cpu", "Word2Vec, skip-gram", "gensim", "Word2Vec, skip-gram, with negative sampling"),

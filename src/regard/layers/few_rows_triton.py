@@ -8,6 +8,7 @@ a sum of products; several rows are multiplied sixteen at a time, as a GPU's mat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,10 +19,25 @@ from regard.layers.triton_kernel import TritonKernel, runs, size_above
 
 MOST_ROWS = 16
 """Rows of inputs that are multiplied so, at most."""
-LINES, PART = 4, 1024
-"""For one row: rows of the weights that a program takes, and how many numbers of each at a time."""
-SEVERAL_LINES, SEVERAL_PART = 16, 256
-"""For several."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a product is divided among programs."""
+
+    lines: int
+    """Rows of the weights that a program takes."""
+    part: int
+    """Numbers of each that it takes at a time."""
+    warps: int = 4
+    stages: int = 1
+    """How many parts are on their way from memory at once."""
+
+
+BYTES, FLOATS = Split(8, 512, stages=4), Split(1, 512, warps=1)
+"""Of one row of inputs, by weights in 8 bits and in floats; measured on an H200 (docs/LOG.md)."""
+SEVERAL = Split(16, 256)
+"""Of several rows."""
 LARGE = 48 * 2**20
 """Bytes of a weight in floats from which PyTorch's own product of one row reads as fast as the memory gives."""
 
@@ -54,26 +70,27 @@ def few_rows_times(
     """`s · W x + b`, summed in float32."""
     rows, (out, width) = len(inputs), weight.shape
     made = torch.empty(rows, out, dtype=inputs.dtype, device=inputs.device)
-    kernel, lines, part = (_row_times, LINES, PART) if rows == 1 else (_rows_times, SEVERAL_LINES, SEVERAL_PART)
-    part = min(part, size_above(width, 16))
-    kernel[(-(-out // lines),)](
+    one = BYTES if weight.dtype == torch.int8 else FLOATS
+    kernel, split = (_row_times, one) if rows == 1 else (_rows_times, SEVERAL)
+    kernel[(-(-out // split.lines),)](
         *(inputs.contiguous(), weight, weight if scales is None else scales, weight if bias is None else bias, made),
-        *(rows, out, width, lines, part, scales is not None, bias is not None),
-        num_warps=4,
+        *(rows, out, width, split.lines, min(split.part, size_above(width, 16)), split.stages),
+        *(scales is not None, bias is not None),
+        num_warps=split.warps,
     )
     return made
 
 
 @TritonKernel
 def _row_times(  # type: ignore[no-untyped-def]
-    inputs, weight, scales, bias, made, rows, out, width,
-    LINES: tl.constexpr, PART: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr,
+    inputs, weight, scales, bias, made, rows, out, width: tl.constexpr,
+    LINES: tl.constexpr, PART: tl.constexpr, STAGES: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     lines = tl.program_id(0) * LINES + tl.arange(0, LINES)
     there = lines < out
     places = weight + lines.to(tl.int64)[:, None] * width
     total = tl.zeros((LINES, PART), tl.float32)
-    for first in range(0, width, PART):
+    for first in tl.range(0, width, PART, num_stages=STAGES):
         at = first + tl.arange(0, PART)
         some = at < width
         read = tl.load(inputs + at, mask=some, other=0.0).to(tl.float32)
@@ -94,14 +111,14 @@ def _row_times(  # type: ignore[no-untyped-def]
 
 @TritonKernel
 def _rows_times(  # type: ignore[no-untyped-def]
-    inputs, weight, scales, bias, made, rows, out, width,
-    LINES: tl.constexpr, PART: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr,
+    inputs, weight, scales, bias, made, rows, out, width: tl.constexpr,
+    LINES: tl.constexpr, PART: tl.constexpr, STAGES: tl.constexpr, SCALED: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     lines = tl.program_id(0) * LINES + tl.arange(0, LINES)
     there, row = lines < out, tl.arange(0, 16)
     places = weight + lines.to(tl.int64)[:, None] * width
     total = tl.zeros((16, LINES), tl.float32)
-    for first in range(0, width, PART):
+    for first in tl.range(0, width, PART, num_stages=STAGES):
         at = first + tl.arange(0, PART)
         some = at < width
         read = tl.load(
