@@ -144,11 +144,11 @@ class ExactAttention(HeadAttention, Mechanism):
             return self.read(query, self._own(state), mask=context.mask), state
         own = self.keys_values(inputs, rotate)
         own = own if before is None else before.append(own)
-        return self.read(query, own, mask=self._mask(context), bias=context.bias), own
+        return self.read(query, own, mask=self.self_mask(context), bias=context.bias), own
 
     def _in_place(self, query: Query, new: KeyValues, state: StaticKeyValues, context: LayerContext) -> Hidden:
         """The new keys and values are written where their tokens stand, and the queries read from there."""
-        positions, mask, bias = context.query_positions, self._mask(context), context.bias
+        positions, mask, bias = context.query_positions, self.self_mask(context), context.bias
         if positions is None or mask is None:
             raise InputError(
                 "nothing says where tokens stand in a cache with room", "give `query_positions` and a mask"
@@ -169,7 +169,7 @@ class ExactAttention(HeadAttention, Mechanism):
     ) -> Weights:
         rotate = self.rotation(context)
         key = self.keys_values(inputs if memory is None else memory, rotate).keys
-        mask, similarity = self._mask(context), self.attend.similarity
+        mask, similarity = self.self_mask(context), self.attend.similarity
         return weights(self.queries(inputs, rotate), key, similarity=similarity, mask=mask, bias=context.bias)
 
     @staticmethod
@@ -181,7 +181,7 @@ class ExactAttention(HeadAttention, Mechanism):
             )
         return state
 
-    def _mask(self, context: LayerContext) -> Mask | None:
+    def self_mask(self, context: LayerContext) -> Mask | None:
         """The context's, and the layer's own window."""
         return context.mask if self.window is None else context.narrow(self.window)
 

@@ -21,6 +21,7 @@ from regard.attention.slot import Site
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
 from regard.blocks.encoder import attention, feedforward, final_norm, residual, reversible
+from regard.blocks.one_token import OneToken
 from regard.blocks.shared_memory import SharedMemory
 from regard.layers.reversible import Change, computed_again
 
@@ -45,6 +46,8 @@ class DecoderCache:
     """The memory itself, of which each layer then computes what it needs when it gets there."""
     kept: bool = True
     """Whether there is more to come: else nothing is kept of the tokens."""
+    quick: OneToken | None = None
+    """The layers, ready for steps of one token, once there was one."""
 
     def select(self, rows: RowIds) -> "DecoderCache":
         """These rows, in this order; beams that change places within a sequence leave its memory where it is."""
@@ -111,10 +114,21 @@ class DecoderLayer(nn.Module):
         """One layer further, and what this layer's attention keeps with the new tokens in it."""
         made, own = self.self_attention(self.self_residual.enter(stream), past, context)
         stream = self.self_residual.add(stream, made)
-        if self.cross_attention is not None and self.cross_residual is not None:
-            made = self._crossed(self.cross_residual.enter(stream), self._read(memory), context.cross, shared)
-            stream = self.cross_residual.add(stream, made)
+        if self.cross_attention is not None:
+            stream = self.crossed(stream, memory, context, shared)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream))), own
+
+    def crossed(
+        self,
+        stream: Hidden,
+        memory: AttentionState | Encoded | None,
+        context: LayerContext,
+        shared: SharedMemory | None = None,
+    ) -> Hidden:
+        """The stream behind cross-attention."""
+        assert self.cross_residual is not None
+        made = self._crossed(self.cross_residual.enter(stream), self._read(memory), context.cross, shared)
+        return self.cross_residual.add(stream, made)
 
     def changes(
         self,
@@ -185,6 +199,13 @@ class Decoder(nn.Module):
 
     def forward(self, stream: Hidden, cache: DecoderCache, context: LayerContext) -> tuple[Hidden, DecoderCache]:
         """Through every layer; the cache comes back with these tokens added."""
+        if stream.shape[1] == 1 and cache.kept and cache.tokens:
+            quick = self._quick(cache)
+            if quick.suits(stream, context):
+                memories = cache.memory or repeat(cache.encoded)
+                stream, kept = quick.step(stream, cache.own, memories, context, cache.shared)
+                return self.norm(stream), replace(cache, own=kept, tokens=cache.tokens + 1, quick=quick)
+            cache = replace(cache, quick=quick)
         own: dict[int, AttentionState | None] = {}
         changes: list[Change] = []
         for index, (layer, past, memory) in enumerate(
@@ -201,6 +222,12 @@ class Decoder(nn.Module):
         if self.reversible is not None:
             stream = self.reversible(changes, stream)
         return self.norm(stream), replace(cache, own=tuple(own.values()), tokens=cache.tokens + stream.shape[1])
+
+    def _quick(self, cache: DecoderCache) -> OneToken:
+        """The layers for steps of one token, as they are when the first is made."""
+        if cache.quick is not None:
+            return cache.quick
+        return OneToken.of(self.layers if self.reversible is None else ())
 
 
 def _forget(state: AttentionState | None) -> None:

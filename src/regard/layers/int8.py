@@ -11,6 +11,7 @@ one of whole numbers: it is exact, and a row's result is the same bit for bit al
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int8
@@ -78,7 +79,7 @@ class Int8Weight:
             return F.linear(inputs, self.plain().to(inputs.dtype), bias)
         rows = inputs.reshape(-1, inputs.shape[-1])
         if inputs.device.type == "cpu" and private_ops.int8_packs() and len(rows) and rows.shape[1] > 1:
-            found = self._rounded_times(rows.float()).to(inputs.dtype)
+            found = self.rounded_times(rounded(rows.float())).to(inputs.dtype)
         elif few_rows_triton.suits(rows, self.numbers):
             found = few_rows_triton.few_rows_times(rows, self.numbers, self.scales)
         else:
@@ -86,14 +87,26 @@ class Int8Weight:
         found = found if bias is None else found.add_(bias)
         return found.view(*inputs.shape[:-1], self.shape[0])
 
-    def _rounded_times(self, rows: Float[Tensor, "rows width"]) -> Float[Tensor, "rows out"]:
+    def rounded_times(self, inputs: "Rounded") -> Float[Tensor, "rows out"]:
+        """`W x` in float32, of inputs that are made ready."""
         if self._layout is None:
             self._layout = private_ops.int8_pack(self.numbers, self.scales)
             self._numbers = None
-        largest = rows.abs().amax(dim=1, keepdim=True).clamp_(min=TINY)
-        shares = (rows / largest).nan_to_num_()  # what is no number comes back with the largest
-        product = private_ops.int8_packed_linear(torch.cat([shares, _ends(rows.shape[1])]), self._layout)
-        return product[:-1] * largest
+        return private_ops.int8_packed_linear(inputs.shares, self._layout)[:-1].mul_(inputs.largest)
+
+
+class Rounded(NamedTuple):
+    """Inputs ready to be rounded: every row over its largest number, and the row that gives all calls one range."""
+
+    shares: Float[Tensor, "more width"]
+    largest: Float[Tensor, "rows 1"]
+
+
+def rounded(rows: Float[Tensor, "rows width"]) -> Rounded:
+    """Of rows of two numbers at least."""
+    largest = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True).clamp_(min=TINY)
+    shares = (rows / largest).nan_to_num_()  # what is no number comes back with the largest
+    return Rounded(torch.cat([shares, _ends(rows.shape[1])]), largest)
 
 
 @lru_cache(maxsize=64)
