@@ -5,9 +5,13 @@ A graph holds on to the addresses of all it reads and writes, so what it works o
 not come from the host. Graphs share one pool of memory: they never run at the same time.
 """
 
+import threading
 from collections.abc import Callable, Hashable
 
 import torch
+
+MOST = 128
+"""Graphs of an engine: what has not been asked for longest goes."""
 
 
 class Replays:
@@ -32,10 +36,17 @@ class Replays:
             undo()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with _capturing, torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             work()
+        if len(self._graphs) == MOST:
+            del self._graphs[next(iter(self._graphs))]
         self._graphs[key] = graph
 
     def replay(self, key: Hashable) -> None:
         """Do it again."""
-        self._graphs[key].replay()
+        graph = self._graphs[key] = self._graphs.pop(key)  # the last of them
+        graph.replay()
+
+
+_capturing = threading.Lock()
+"""PyTorch captures on one stream; what other threads do meanwhile on theirs is their own affair."""
