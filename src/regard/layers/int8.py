@@ -44,8 +44,9 @@ class Int8Weight:
     @torch.no_grad()
     def settle(self) -> "Int8Weight":
         """Round, and let the plain weight go."""
-        if self._plain is not None:
-            weight = self._plain.detach().float()
+        plain = self._plain  # another thread may be as far
+        if plain is not None:
+            weight = plain.detach().float()
             self._scales = weight.abs().amax(dim=1).clamp(min=TINY) / LARGEST
             self._numbers = (weight / self._scales[:, None]).round_().to(torch.int8)
             self._plain = None
@@ -61,8 +62,8 @@ class Int8Weight:
     @property
     def numbers(self) -> Int8[Tensor, "out width"]:
         """The whole numbers."""
-        self.settle()
-        return private_ops.int8_unpack(self._layout) if self._numbers is None else self._numbers
+        numbers = self.settle()._numbers  # which another thread may let go
+        return private_ops.int8_unpack(self._layout) if numbers is None else numbers
 
     def plain(self) -> Float[Tensor, "out width"]:
         """What stands for the weight, in float32."""
@@ -87,12 +88,13 @@ class Int8Weight:
         return found.view(*inputs.shape[:-1], self.shape[0])
 
     def _rounded_times(self, rows: Float[Tensor, "rows width"]) -> Float[Tensor, "rows out"]:
-        if self._layout is None:
-            self._layout = private_ops.int8_pack(self.numbers, self.scales)
+        layout = self._layout
+        if layout is None:
+            self._layout = layout = private_ops.int8_pack(self.numbers, self.scales)
             self._numbers = None
         largest = rows.abs().amax(dim=1, keepdim=True).clamp_(min=TINY)
         shares = (rows / largest).nan_to_num_()  # what is no number comes back with the largest
-        product = private_ops.int8_packed_linear(torch.cat([shares, _ends(rows.shape[1])]), self._layout)
+        product = private_ops.int8_packed_linear(torch.cat([shares, _ends(rows.shape[1])]), layout)
         return product[:-1] * largest
 
 
