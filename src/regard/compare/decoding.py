@@ -51,8 +51,8 @@ SAMPLE = ("strategy", "sample")
 KNOBS = (
     Knob(
         *("temperature", "temperature", TEMPERATURES, (SAMPLE,)),
-        "Scores are divided by it before a token is drawn: near 0 that is nearly always the likeliest, above 1 unlikely "
-        "ones come up more.",
+        "Scores are divided by it before a token is drawn: near 0 that is nearly always the likeliest, above 1 "
+        "unlikely ones come up more.",
     ),
     Knob("top_k", "top-k", TOP_K, (SAMPLE,), "A token is drawn among the k likeliest alone; 1 is greedy."),
     Knob(

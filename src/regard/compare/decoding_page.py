@@ -19,11 +19,11 @@ def shown(found: DecodingComparison) -> ComparisonView:
     rows = [_row("greedy", found.greedy, names)]
     rows += [_row(f"{knob.name} {one.value:g}", one, names) for knob in KNOBS for one in found.of(knob)]
     note = (
-        "Mean log p of a token: how likely the model itself holds its answers, nearer 0 is likelier; the broken line is "
-        "greedy decoding. distinct-2: of all pairs of neighbouring words in all answers, the share that are different. "
-        f"Repetition: of every answer's runs of {REPEATED} words, the share that stood in it before. The likeliest "
-        "answers repeat themselves and the most varied fall apart: look between. One knob is turned at a time; sampling "
-        "is at temperature 1 unless that is the knob."
+        "Mean log p of a token: how likely the model itself holds its answers, nearer 0 is likelier; the broken line "
+        "is greedy decoding. distinct-2: of all pairs of neighbouring words in all answers, the share that are "
+        f"different. Repetition: of every answer's runs of {REPEATED} words, the share that stood in it before. The "
+        "likeliest answers repeat themselves and the most varied fall apart: look between. One knob is turned at a "
+        "time; sampling is at temperature 1 unless that is the knob."
     )
     if found.quality is None:
         note += " There are no references to measure quality by."

@@ -9,6 +9,9 @@ import threading
 from collections.abc import Callable, Hashable
 
 import torch
+from torch import Tensor
+
+from regard.decoding.filters import holding
 
 MOST = 128
 """Graphs of an engine: what has not been asked for longest goes."""
@@ -18,7 +21,8 @@ class Replays:
     """Pieces of work by their key, captured when first asked for."""
 
     def __init__(self) -> None:
-        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, tuple[Hashable, list[Tensor]]]] = {}
+        """Each with what it reads that nobody else need keep: of the key what is asked with, and ids."""
         self._pool = torch.cuda.graph_pool_handle()
 
     def __contains__(self, key: Hashable) -> bool:
@@ -36,16 +40,16 @@ class Replays:
             undo()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with _capturing, torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with _capturing, holding() as held, torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             work()
         if len(self._graphs) == MOST:
             del self._graphs[next(iter(self._graphs))]
-        self._graphs[key] = graph
+        self._graphs[key] = graph, (key, held)
 
     def replay(self, key: Hashable) -> None:
         """Do it again."""
-        graph = self._graphs[key] = self._graphs.pop(key)  # the last of them
-        graph.replay()
+        last = self._graphs[key] = self._graphs.pop(key)
+        last[0].replay()
 
 
 _capturing = threading.Lock()
