@@ -210,6 +210,28 @@ def test_a_watched_row_takes_the_plain_path_and_gives_the_same_tokens(anywhere):
     assert seen.weights("decoder.0.self", batch=0, rows=[-1]).shape[0] == 3
 
 
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(2)], ids=repr)
+def test_a_hook_is_called_at_every_step(strategy, anywhere):
+    """Also one that is put there when an engine is kept with the model: what a graph replays calls nobody."""
+    case, stop = transformer_case("decoder", "rotary", seed=1), Stop(-5, LIMIT)
+    unseen = generate(case.stepper, case.alone(0), strategy, stop)
+    called: list[torch.Tensor] = []
+    handle = case.stepper.decoder.layers[1].feedforward.register_forward_hook(lambda *told: called.append(told[2]))
+    seen = generate(case.stepper, case.alone(0), strategy, stop)
+    assert len(called) == LIMIT + 1  # the prompt is read in one pass
+    handle.remove()
+    again = generate(case.stepper, case.alone(0), strategy, stop)
+    assert [one[0].path for one in (unseen, seen, again)] == ["in place", "plain", "in place"]
+    assert unseen[0].ids == seen[0].ids == again[0].ids
+
+
+def test_a_model_of_another_type_is_decoded_in_another_engine():
+    stepper, asked = model(), RowRequest((1, 2), Greedy(), Stop(-5, 5))
+    decode(stepper, [asked])
+    stepper.float()
+    assert decode(stepper, [asked])[0].ids == alone(stepper, asked)
+
+
 def test_more_than_there_is_room_for_is_refused():
     held = model()
     engine = RowEngine(held.in_place(), Capacity(2, 20))

@@ -35,7 +35,7 @@ class Kept(Generic[E, C]):
 
     engine: E
     space: C
-    weights: tuple[int, ...]
+    weights: tuple[object, ...]
     lock: threading.Lock
 
 
@@ -82,6 +82,7 @@ def _made(make: Callable[[C], E], space: C) -> E:
         return make(space)
 
 
-def _places(model: Network) -> tuple[int, ...]:
-    """Where the weights are, by which graphs go."""
-    return tuple(one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
+def _places(model: Network) -> tuple[object, ...]:
+    """Of which type the weights are, and where, by which graphs go; elsewhere nothing is made of them."""
+    places = (one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
+    return (model.dtype, model.device, *places)
