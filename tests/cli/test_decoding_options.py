@@ -203,3 +203,4 @@ def test_a_reader_that_leaves_ends_it_quietly(model):
         process.stdout.close()
         _, err = process.communicate(lines(*[DAY] * 20))
     assert b"Traceback" not in err
+    assert b"cannot be written" not in err

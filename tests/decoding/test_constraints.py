@@ -8,14 +8,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_steppers import END, Text, random_logits, told_case
+from small_steppers import END, Text, random_logits, told_case, transformer_case
 
 from regard.decoding.beam import search_all
 from regard.decoding.constraints import Allowed, MustContain, MustNotContain, WithoutTexts, WithPhrases, bind
-from regard.decoding.engine import generate
-from regard.decoding.filters import Generated
+from regard.decoding.engine import generate, generate_ranked
+from regard.decoding.filters import Generated, Suppressed
 from regard.decoding.hypothesis import Stop
-from regard.decoding.strategies import Beam, Greedy, Sample
+from regard.decoding.speculative import PromptLookup
+from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample
 from regard.errors import InputError
 from regard.text.tokenizer import Tokenizer
 
@@ -102,6 +103,14 @@ def test_where_nothing_is_allowed_it_is_said(strategy):
         generate(case.stepper, case.inputs, nothing, Stop(END, 7))
     with pytest.raises(InputError, match="gave 9, no id of 5 tokens"):
         generate(case.stepper, case.inputs, with_constraints(strategy, Allowed(lambda written: [9])), Stop(END, 7))
+
+
+def test_where_nothing_is_allowed_guesses_and_contrasts_say_it_too():
+    case, nothing = transformer_case("decoder", "rotary"), (Suppressed(tuple(range(7))),)
+    with pytest.raises(InputError, match="leave no token to choose as token 1"):
+        generate(case.stepper, case.inputs, Contrastive(), Stop(END, 4), nothing)
+    with pytest.raises(InputError, match="leave no token to choose as token 1"):
+        generate_ranked(case.stepper, case.inputs, Greedy(), Stop(END, 4), nothing, draft=PromptLookup())
 
 
 # Texts

@@ -7,11 +7,12 @@ import torch
 from small_steppers import END, Case, Text, random_logits, recurrent_case, seq2seq_case, told_case, transformer_case
 
 from regard.data.batching import Inputs, Padded
-from regard.decoding.engine import generate, last_tokens, listeners, stream
+from regard.decoding.engine import generate, last_tokens, listeners, stream, watch_beam, watch_steps
 from regard.decoding.hypothesis import Stop
 from regard.decoding.requests import RowRequest
 from regard.decoding.row_engine import Capacity, RowEngine
 from regard.decoding.strategies import Beam, Greedy, Sample
+from regard.decoding.trace import BeamWatch, StepWatch
 from regard.errors import InputError
 
 LIMIT = 9
@@ -257,3 +258,7 @@ def test_a_prompt_of_no_tokens_is_refused_whatever_decodes_it(prompts):
         list(stream(case.stepper, inputs.select([len(prompts) - 1]), Greedy(), Stop(END, 3)))
     with pytest.raises(InputError, match=said):
         RowEngine(case.stepper.in_place(), Capacity(2, 20)).admit([RowRequest((), Greedy(), Stop(END, 5))])
+    with pytest.raises(InputError, match=said):
+        watch_steps(case.stepper, inputs, Greedy(), Stop(END, 3), (), StepWatch((), str))
+    with pytest.raises(InputError, match=said):
+        watch_beam(case.stepper, inputs, Beam(2), Stop(END, 3), (), BeamWatch(str, Beam(2)))

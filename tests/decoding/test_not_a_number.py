@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from regard.data.batching import Inputs, Padded
-from regard.decoding.engine import generate
+from regard.decoding.engine import generate, generate_ranked
 from regard.decoding.hypothesis import Stop
+from regard.decoding.speculative import PromptLookup
 from regard.decoding.strategies import Beam, Contrastive, Greedy, Sample
 from regard.errors import InputError
 from regard.models.config import TransformerConfig
@@ -25,3 +26,6 @@ def test_logits_that_are_no_numbers_are_refused(where, strategy):
     inputs = Inputs(Padded.of([[1], [1]]), Padded.of([[3, 4, 5], [6, 7]]))
     with pytest.raises(InputError, match="NaN"):
         generate(model, inputs, strategy, Stop(eos_id=2, max_new_tokens=5))
+    if isinstance(strategy, Greedy | Sample):
+        with pytest.raises(InputError, match="NaN"):
+            generate_ranked(model, inputs, strategy, Stop(eos_id=2, max_new_tokens=5), draft=PromptLookup())

@@ -20,7 +20,7 @@ from regard.decoding.filters import ForcedBos, ForcedEos, Renormalized, Suppress
 from regard.decoding.hypothesis import Stop
 from regard.decoding.largest import largest
 from regard.decoding.penalties import NoRepeatNgram, RepetitionPenalty
-from regard.decoding.row_beams import decode_beams
+from regard.decoding.row_beams import BeamSpace, decode_beams
 from regard.decoding.strategies import Beam, Greedy
 from regard.errors import InputError
 from regard.models import in_place
@@ -123,6 +123,25 @@ def test_logits_that_are_no_numbers_are_refused():
         case.stepper.output.weight[3] = torch.nan
     with pytest.raises(InputError, match="logits hold NaN"):
         decode_beams(case.stepper, case.inputs, Beam(2), Stop(END, 4))
+
+
+def test_what_was_no_number_is_not_met_again():
+    case = transformer_case("decoder", "rotary", seed=1)
+    short, stop = case.beside([1, 3]), Stop(-5, 3)
+    expected = decode_beams(case.stepper, short, Beam(2), stop)
+    values = case.stepper.decoder.layers[-1].self_attention.value.weight.data
+    good = values.clone()
+    values.fill_(torch.nan)
+    with pytest.raises(InputError, match="logits hold NaN"):
+        decode_beams(case.stepper, case.beside([0, 2]), Beam(2), Stop(-5, 9))
+    values.copy_(good)
+    assert decode_beams(case.stepper, short, Beam(2), stop) == expected
+
+
+def test_longer_prompts_and_limits_are_added_to_what_there_is_room_for():
+    few = BeamSpace(4, 2, 1, 9, 20)
+    assert few.joined(BeamSpace(4, 2, 1, 17, 3)) == BeamSpace(4, 2, 1, 17, 20)
+    assert few.joined(BeamSpace(8, 2, 1, 5, 3)) == BeamSpace(8, 2, 1, 5, 3)
 
 
 def test_the_memory_is_kept_with_the_model_and_goes_with_it():

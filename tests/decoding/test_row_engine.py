@@ -210,6 +210,28 @@ def test_a_watched_row_takes_the_plain_path_and_gives_the_same_tokens(anywhere):
     assert seen.weights("decoder.0.self", batch=0, rows=[-1]).shape[0] == 3
 
 
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(2)], ids=repr)
+def test_a_hook_is_called_at_every_step(strategy, anywhere):
+    """Also one that is put there when an engine is kept with the model: what a graph replays calls nobody."""
+    case, stop = transformer_case("decoder", "rotary", seed=1), Stop(-5, LIMIT)
+    unseen = generate(case.stepper, case.alone(0), strategy, stop)
+    called: list[torch.Tensor] = []
+    handle = case.stepper.decoder.layers[1].feedforward.register_forward_hook(lambda *told: called.append(told[2]))
+    seen = generate(case.stepper, case.alone(0), strategy, stop)
+    assert len(called) == LIMIT + 1  # the prompt is read in one pass
+    handle.remove()
+    again = generate(case.stepper, case.alone(0), strategy, stop)
+    assert [one[0].path for one in (unseen, seen, again)] == ["in place", "plain", "in place"]
+    assert unseen[0].ids == seen[0].ids == again[0].ids
+
+
+def test_a_model_of_another_type_is_decoded_in_another_engine():
+    stepper, asked = model(), RowRequest((1, 2), Greedy(), Stop(-5, 5))
+    decode(stepper, [asked])
+    stepper.float()
+    assert decode(stepper, [asked])[0].ids == alone(stepper, asked)
+
+
 def test_more_than_there_is_room_for_is_refused():
     held = model()
     engine = RowEngine(held.in_place(), Capacity(2, 20))
@@ -221,12 +243,108 @@ def test_more_than_there_is_room_for_is_refused():
     assert not engine.busy
 
 
+def test_rows_with_other_filters_are_not_admitted_together():
+    held = model()
+    engine = RowEngine(held.in_place(), Capacity(2, 20))
+    asked = RowRequest((1, 2), Greedy(), Stop(END, 5))
+    with pytest.raises(InputError, match="stands beside others with"):
+        engine.admit([asked, replace(asked, filters=FILTERS)])
+    assert not engine.busy
+
+
+@pytest.mark.parametrize(
+    ("room", "asked", "refusal"),
+    [
+        (Capacity(1, 20), {"source": (1,)}, "a source of 1 tokens does not fit into rows with room for 0 of one"),
+        (Capacity(1, 20, 5), {}, "a source of 0 tokens does not fit into rows with room for 5 of one"),
+        (Capacity(1, 20, 5), {"source": (1,) * 6}, "a source of 6 tokens does not fit"),
+        (Capacity(1, 20), {"stop": Stop(0, 5, tuple(range(9)))}, "9 tokens end a text; give 8 at most"),
+        (Capacity(1, 64), {"stop": Stop(0, 28)}, "2 tokens and 28 new ones is more than the 29 positions"),
+    ],
+)
+def test_a_text_that_cannot_stand_in_a_row_is_refused_by_its_reason(room, asked, refusal):
+    stepper = transformer_case("encoder_decoder" if room.source else "decoder", "learned").stepper
+    engine = RowEngine(stepper.in_place(), room)
+    with pytest.raises(InputError, match=refusal):
+        engine.admit([replace(RowRequest((1, 2), Greedy(), Stop(0, 5)), **asked)])
+
+
+def test_no_texts_are_no_answers():
+    assert decode(model(), []) == []
+
+
 def test_logits_that_are_no_numbers_are_refused():
     stepper = model()
     with torch.no_grad():
         stepper.output.weight[3] = torch.nan
     with pytest.raises(InputError, match="logits hold NaN"):
         decode(stepper, [RowRequest((1, 2), Greedy(), Stop(END, 5))])
+
+
+def last_values(stepper: Transformer) -> torch.Tensor:
+    return stepper.decoder.layers[-1].self_attention.value.weight.data
+
+
+def test_what_was_no_number_is_not_met_again():
+    """Behind a text's own tokens a cache is read with a weight of 0, and 0 times NaN is NaN."""
+    stepper, short = model(), RowRequest((1, 2), Greedy(), Stop(-5, 5))
+    expected, good = decode(stepper, [short])[0].ids, last_values(stepper).clone()
+    last_values(stepper).fill_(torch.nan)
+    with pytest.raises(InputError, match="logits hold NaN"):
+        decode(stepper, [RowRequest((1, 2, 3, 4, 5), Greedy(), Stop(-5, 9))])
+    last_values(stepper).copy_(good)
+    assert decode(stepper, [short])[0].ids == expected
+
+
+def test_of_rows_that_are_told_of_together_one_that_holds_no_numbers_takes_no_other_with_it():
+    stepper = model()
+    engine = RowEngine(stepper.in_place(), Capacity(4, 20))
+    asked = [RowRequest((1, 2 + number), Greedy(), Stop(-5, 3), number) for number in range(3)]
+    engine.admit(asked)
+    engine.step(3)
+    engine.rows.likely[1].fill_(torch.nan)
+    engine.state.layers[-1].values[1].fill_(torch.nan)
+    with pytest.raises(InputError, match="logits hold NaN"):
+        engine.retire()
+    assert {one.number: found.ids for one, found in engine.retire()} == {
+        number: alone(stepper, asked[number]) for number in (0, 2)
+    }
+    engine.admit(asked)
+    engine.step(3)
+    assert [found.ids for _, found in engine.retire()] == [alone(stepper, one) for one in asked]
+
+
+@pytest.mark.parametrize("broken", [KeyboardInterrupt, MemoryError])
+def test_what_was_broken_off_leaves_nothing_behind(broken, monkeypatch):
+    stepper, asked = model(), requests()
+    expected = [alone(stepper, one) for one in asked]
+    step, steps = RowEngine.step, []
+
+    def breaks(engine: RowEngine) -> None:
+        step(engine, 3)
+        steps.append(engine)
+        if len(steps) == 2:
+            raise broken
+
+    monkeypatch.setattr(RowEngine, "step", breaks)
+    with pytest.raises(broken):
+        decode(stepper, asked)
+    assert stepper not in row_engine.KEPT.of
+    assert [one.ids for one in decode(stepper, asked)] == expected
+    assert stepper in row_engine.KEPT.of
+
+
+def test_many_short_texts_and_one_long_do_not_ask_for_many_long_ones():
+    many, long = Capacity(256, 64), Capacity(1, 4096)
+    assert many.joined(long) == long
+    assert long.joined(many) == many
+    assert Capacity(4, 64).joined(Capacity(4, 128)) == Capacity(4, 128)
+    assert Capacity(8, 64).joined(Capacity(6, 96)) == Capacity(8, 96)
+
+
+def test_every_other_top_k_is_not_another_graph():
+    kinds = {kinds_of([RowRequest((0,), Sample(top_k=count), Stop(0, 1))]) for count in range(33, 65)}
+    assert len(kinds) == 1
 
 
 def test_the_memory_is_kept_with_the_model_and_goes_with_it():
@@ -238,7 +356,7 @@ def test_the_memory_is_kept_with_the_model_and_goes_with_it():
     assert row_engine.KEPT.of[stepper].engine is engine
     decode(stepper, [small] * 3)
     assert row_engine.KEPT.of[stepper].engine is not engine
-    assert row_engine.KEPT.of[stepper].engine.capacity.room == 94
+    assert row_engine.KEPT.of[stepper].engine.capacity.room == 128
     row_engine.KEPT.of[stepper].lock.acquire()  # somebody else is decoding
     assert decode(stepper, [large])[0].ids == alone(stepper, large)
     held, engine = weakref.ref(stepper), None

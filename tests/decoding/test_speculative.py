@@ -116,7 +116,38 @@ def test_a_text_that_repeats_its_prompt_is_looked_up():
     ],
 )
 def test_what_followed_the_longest_match_is_the_guess(text, source, expected):
-    assert PromptLookup(2, 2).follow(text, source, 2) == expected
+    assert looked_up(text, source, 2, PromptLookup(2, 2)) == expected
+
+
+def looked_up(text: list[int], source: list[int], begun: int, how: PromptLookup) -> list[int]:
+    """What is guessed after a text of which so much was the prompt."""
+    guesses = how.begin(Inputs(Padded.of([text[:begun]]), Padded.of([source])))
+    for token in text[begun:]:
+        guesses.wrote([[token]], [0])
+    choosing = Choosing(Greedy(), (), lambda *_: torch.zeros(1), [0], torch.zeros(1, dtype=torch.long), None)
+    [found] = guesses.guess(torch.tensor(text[-1:]), choosing, how.tokens)
+    return found
+
+
+def searched(text: list[int], source: list[int], how: PromptLookup) -> list[int]:
+    """The same by looking at every place."""
+    for length in range(min(how.longest, len(text)), 0, -1):
+        for where in (text, source):
+            for end in range(len(where) - 1, length - 1, -1):
+                if where[end - length : end] == text[-length:]:
+                    return where[end : end + how.tokens]
+    return []
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=19),
+    st.lists(st.integers(0, 2), max_size=7),
+    st.integers(1, 19),
+    st.integers(1, 4),
+)
+def test_a_text_that_grows_is_looked_up_as_if_all_of_it_were_searched(text, source, begun, longest):
+    how = PromptLookup(3, longest)
+    assert looked_up(text, source, min(begun, len(text)), how) == searched(text, source, how)
 
 
 SHARES = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)

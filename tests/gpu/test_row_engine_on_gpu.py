@@ -8,7 +8,7 @@ import torch
 from regard.data.batching import Inputs, Padded
 from regard.decoding import paths
 from regard.decoding.engine import generate, generate_ranked
-from regard.decoding.filters import Renormalized, Suppressed
+from regard.decoding.filters import Renormalized, Suppressed, on
 from regard.decoding.hypothesis import Stop
 from regard.decoding.requests import RowRequest
 from regard.decoding.row_engine import Capacity, RowEngine
@@ -127,3 +127,13 @@ def test_rows_that_come_and_go_between_replays_write_what_they_write_alone(monke
             strategy = replace(strategy, first=one.number)
         [alone] = generate(model, Inputs(Padded.of([one.prompt])).to("cuda"), strategy, one.stop)
         assert found[one] == alone.ids
+
+
+def test_a_graph_goes_on_reading_ids_that_their_cache_has_let_go():
+    model, stop = build("llama"), Stop(-5, 20)
+    told = (inputs(model), Greedy(), stop, (Suppressed((3, 5, 7)),))
+    before = generate(model, *told)
+    filled = [on(model.device, (number,) * 3) for number in range(600)]
+    filled += [torch.full((3,), 36, device="cuda") for _ in range(600)]
+    assert [one.ids for one in generate(model, *told)] == [one.ids for one in before]
+    assert len(filled) == 1200

@@ -35,23 +35,34 @@ class Knob:
 
     key: str
     name: str
-    values: tuple[float, ...]
+    values: tuple[float, ...] | tuple[int, ...]
     beside: tuple[tuple[str, Any], ...]
+    does: str
+    """What it is, for who never turned it."""
 
-    def table(self, usual: DecodingTable, value: float, seed: int) -> DecodingTable:
+    def table(self, usual: DecodingTable, value: float | int, seed: int) -> DecodingTable:
         """The model's own table with the knob at a value."""
         kept = {key: one for key, one in usual.model_dump(exclude_none=True).items() if key not in OF_ONE}
-        at: float | int = int(value) if self.key in ("top_k", "beams") else value
         seeded = {"seed": seed} if dict(self.beside)["strategy"] == "sample" else {}
-        return DecodingTable.model_validate({**kept, **dict(self.beside), self.key: at, **seeded})
+        return DecodingTable.model_validate({**kept, **dict(self.beside), self.key: value, **seeded})
 
 
 SAMPLE = ("strategy", "sample")
 KNOBS = (
-    Knob("temperature", "temperature", TEMPERATURES, (SAMPLE,)),
-    Knob("top_k", "top-k", TOP_K, (SAMPLE,)),
-    Knob("top_p", "top-p", TOP_P, (SAMPLE,)),
-    Knob("beams", "beam width", BEAMS, (("strategy", "beam"),)),
+    Knob(
+        *("temperature", "temperature", TEMPERATURES, (SAMPLE,)),
+        "Scores are divided by it before a token is drawn: near 0 that is nearly always the likeliest, above 1 "
+        "unlikely ones come up more.",
+    ),
+    Knob("top_k", "top-k", TOP_K, (SAMPLE,), "A token is drawn among the k likeliest alone; 1 is greedy."),
+    Knob(
+        *("top_p", "top-p", TOP_P, (SAMPLE,)),
+        "A token is drawn among the likeliest that together have the probability p; 1 leaves none out.",
+    ),
+    Knob(
+        *("beams", "beam width", BEAMS, (("strategy", "beam"),)),
+        "Nothing is drawn: so many of the likeliest beginnings are kept side by side; 1 is greedy.",
+    ),
 )
 FIGURES = ("likelihood", "distinct", "repetition", "quality")
 
@@ -61,7 +72,7 @@ class Setting:
     """One value of one knob, and what came of it; figures that nothing is known of are left out."""
 
     knob: str
-    value: float
+    value: float | int
     figures: dict[str, float]
     example: str
 
@@ -120,7 +131,7 @@ def sweep(
     )
 
 
-def _measured(model: Model, prompts: Prompts, quality: str | None, at: tuple[str, float]) -> Setting:
+def _measured(model: Model, prompts: Prompts, quality: str | None, at: tuple[str, float | int]) -> Setting:
     found = model.hypotheses(prompts.texts)
     answers = [model.writer.answer(model, text, one).text for text, one in zip(prompts.texts, found, strict=True)]
     likely = [value for one in found for value in one.log_probabilities]
@@ -159,25 +170,22 @@ def beginnings(texts: Sequence[str], most: int) -> tuple[str, ...]:
 
 
 def sentence(found: DecodingComparison, knob: Knob) -> str:
-    """What turning a knob did, from the run's own numbers."""
+    """What a knob is, and what turning it did, from the run's own numbers."""
     settings = found.of(knob)
     first, last = settings[0], settings[-1]
-    told = [f"From {knob.name} {first.value:g} to {last.value:g}"]
     names = {"likelihood": "the mean log p of a token", "distinct": "distinct-2", "repetition": "repetition"}
     names["quality"] = (found.quality or "").replace("_", " ")
     parts = []
     for key, name in names.items():
         if key in first.figures and key in last.figures:
-            before, after = first.figures[key], last.figures[key]
-            verb = "stays at" if _signed(before) == _signed(after) else "goes from"
-            to = "" if verb == "stays at" else f" to {_signed(after)}"
-            parts.append(f"{name} {verb} {_signed(before)}{to}")
+            before, after = (_figure(key, one.figures[key]) for one in (first, last))
+            parts.append(f"{name} stays at {before}" if before == after else f"{name} goes from {before} to {after}")
+    told = f"{knob.does} From {first.value:g} to {last.value:g} {', '.join(parts)}."
     best = _best(settings)
-    chosen = f" The best {names['quality']} is {_signed(best.figures['quality'])}, at {best.value:g}." if best else ""
-    beside = found.greedy.figures
-    greedy = f" Greedy has log p {_signed(beside['likelihood'])}"
-    greedy += f" and {names['quality']} {_signed(beside['quality'])}." if "quality" in beside else "."
-    return f"{told[0]} {', '.join(parts)}.{chosen}{greedy}"
+    if best is not None:
+        told += f" The best {names['quality']} is {_figure('quality', best.figures['quality'])}, at {best.value:g}"
+        told += f"; greedy has {_figure('quality', found.greedy.figures['quality'])}."
+    return told
 
 
 def _best(settings: Sequence[Setting]) -> Setting | None:
@@ -186,5 +194,8 @@ def _best(settings: Sequence[Setting]) -> Setting | None:
     return max(known, key=lambda one: one.figures["quality"]) if worse else None
 
 
-def _signed(value: float) -> str:
-    return f"{value:.{4 if 0 < abs(value) < 0.005 else 2}f}".replace("-", "−")
+def _figure(key: str, value: float) -> str:
+    """As the axes have it: a share in percent."""
+    if key == "likelihood":
+        return f"{value:.2f}".replace("-", "−")
+    return f"{100 * value:.{1 if 0 < value < 0.1 else 0}f} %"

@@ -5,16 +5,24 @@ A graph holds on to the addresses of all it reads and writes, so what it works o
 not come from the host. Graphs share one pool of memory: they never run at the same time.
 """
 
+import threading
 from collections.abc import Callable, Hashable
 
 import torch
+from torch import Tensor
+
+from regard.decoding.filters import holding
+
+MOST = 128
+"""Graphs of an engine: what has not been asked for longest goes."""
 
 
 class Replays:
     """Pieces of work by their key, captured when first asked for."""
 
     def __init__(self) -> None:
-        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, tuple[Hashable, list[Tensor]]]] = {}
+        """Each with what it reads that nobody else need keep: of the key what is asked with, and ids."""
         self._pool = torch.cuda.graph_pool_handle()
 
     def __contains__(self, key: Hashable) -> bool:
@@ -32,10 +40,17 @@ class Replays:
             undo()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with _capturing, holding() as held, torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             work()
-        self._graphs[key] = graph
+        if len(self._graphs) == MOST:
+            del self._graphs[next(iter(self._graphs))]
+        self._graphs[key] = graph, (key, held)
 
     def replay(self, key: Hashable) -> None:
         """Do it again."""
-        self._graphs[key].replay()
+        last = self._graphs[key] = self._graphs.pop(key)
+        last[0].replay()
+
+
+_capturing = threading.Lock()
+"""PyTorch captures on one stream; what other threads do meanwhile on theirs is their own affair."""

@@ -13,7 +13,9 @@ lower id, so that the result does not depend on how a sort is written.
 The plain functions at the end are the arithmetic; a value for all rows may also be a tensor with one for each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Protocol, runtime_checkable
@@ -227,9 +229,31 @@ def _forced(scores: RowLogits, token: int, where: Bool[Tensor, "rows"]) -> RowLo
     return torch.where(where[:, None], only, scores)
 
 
-@lru_cache(maxsize=256)
 def on(device: torch.device, ids: tuple[int, ...]) -> Int[Tensor, "ids"]:
     """These ids as a tensor on a device: moved there once, not at every step."""
+    found = _moved(device, ids)
+    held = _held.get()
+    if held is not None:
+        held.append(found)
+    return found
+
+
+@contextmanager
+def holding() -> Iterator[list[Tensor]]:
+    """All that `on` gives meanwhile, to be held on to: a graph goes on reading it when it is kept here no more."""
+    held: list[Tensor] = []
+    before = _held.set(held)
+    try:
+        yield held
+    finally:
+        _held.reset(before)
+
+
+_held: ContextVar[list[Tensor] | None] = ContextVar("held", default=None)
+
+
+@lru_cache(maxsize=256)
+def _moved(device: torch.device, ids: tuple[int, ...]) -> Int[Tensor, "ids"]:
     with torch.inference_mode(False):
         return torch.tensor(ids, dtype=torch.long, device=device)
 

@@ -4,53 +4,85 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from regard.models.network import Network
 
+Same = TypeVar("Same")  # not Self, which the shape checker of the tests cannot read in a method
+
+
+@runtime_checkable
+class Space(Protocol):
+    """What an engine has memory for."""
+
+    def holds(self: Same, other: Same) -> bool:
+        """Whether what the other has memory for fits here."""
+        ...
+
+    def joined(self: Same, other: Same) -> Same:
+        """Enough for the other, and for both where that is not much more."""
+        ...
+
+
 E = TypeVar("E")
+C = TypeVar("C", bound=Space)
 
 
 @dataclass
-class Kept(Generic[E]):
-    """An engine, what its graphs were captured of, and whether anybody uses it."""
+class Kept(Generic[E, C]):
+    """An engine and what it holds, what its graphs were captured of, and whether anybody uses it."""
 
     engine: E
-    weights: tuple[int, ...]
+    space: C
+    weights: tuple[object, ...]
     lock: threading.Lock
 
 
-class KeptEngines(Generic[E]):
+class KeptEngines(Generic[E, C]):
     """One engine of a kind for every model."""
 
     def __init__(self) -> None:
-        self.of: WeakKeyDictionary[Network, Kept[E]] = WeakKeyDictionary()
+        self.of: WeakKeyDictionary[Network, Kept[E, C]] = WeakKeyDictionary()
 
     @contextmanager
-    def taken(self, model: Network, fits: Callable[[E], bool], make: Callable[[E | None], E]) -> Iterator[E]:
+    def taken(self, model: Network, wanted: C, make: Callable[[C], E]) -> Iterator[E]:
         """The model's engine, ours meanwhile; one of our own where somebody else is using it.
 
-        Where it does not fit, or the weights have moved, `make` gives another; it is shown the one before it.
+        Where it does not hold what is wanted, or the weights have moved, it goes and `make` gives another. Where
+        decoding is broken off it goes as well: what is half done, or no number, is nobody's to begin with.
         """
-        weights = _places(model)
         kept = self.of.get(model)
         if kept is not None and not kept.lock.acquire(blocking=False):
-            yield make(None)
+            yield _made(make, wanted)
             return
-        if kept is None or kept.weights != weights or not fits(kept.engine):
-            before = kept.engine if kept is not None and kept.weights == weights else None
+        if kept is None or kept.weights != _places(model) or not kept.space.holds(wanted):
+            if kept is not None and kept.weights == _places(model):
+                wanted = kept.space.joined(wanted)
             self.of.pop(model, None)
-            made = make(before)
-            kept = Kept(made, _places(model), threading.Lock())  # an engine may move the weights together
+            kept = None  # its memory goes before there is more
+            kept = Kept(_made(make, wanted), wanted, _places(model), threading.Lock())  # who makes one may move weights
             kept.lock.acquire()
             self.of[model] = kept
         try:
             yield kept.engine
+        except BaseException:
+            self.of.pop(model, None)
+            raise
         finally:
             kept.lock.release()
 
 
-def _places(model: Network) -> tuple[int, ...]:
-    """Where the weights are, by which graphs go."""
-    return tuple(one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
+_making = threading.Lock()
+
+
+def _made(make: Callable[[C], E], space: C) -> E:
+    """One at a time: weights are moved together there."""
+    with _making:
+        return make(space)
+
+
+def _places(model: Network) -> tuple[object, ...]:
+    """Of which type the weights are, and where, by which graphs go; elsewhere nothing is made of them."""
+    places = (one.data_ptr() for one in model.parameters()) if model.device.type == "cuda" else ()
+    return (model.dtype, model.device, *places)

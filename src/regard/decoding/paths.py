@@ -39,6 +39,8 @@ def why_plain(
         return "what was written is looked at after every step"
     if stepper.training:
         return "the model is in training"
+    if any(one._forward_hooks or one._forward_pre_hooks for one in stepper.modules()):
+        return "a hook is called at every step"
     if isinstance(strategy, Beam) and (reason := _why_plain_beam(stepper, strategy, stop)) is not None:
         return reason
     if len(stop.eos_ids) > ENDS:

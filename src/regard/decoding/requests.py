@@ -12,6 +12,7 @@ from regard.decoding.filters import NOTHING, Filter, Generated
 from regard.decoding.hypothesis import Stop
 from regard.decoding.row_sampling import Kinds, SamplingParameters
 from regard.decoding.strategies import Greedy, Sample
+from regard.layers.triton_kernel import size_above
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class RowRequest:
 
 
 def kinds_of(requests: list[RowRequest]) -> Kinds:
-    """What they ask for together."""
+    """What they ask for together; a top-k up to the next power of two, for every other one is another graph."""
     sampled = [one.strategy for one in requests if isinstance(one.strategy, Sample)]
     counts = [one.top_k for one in sampled]
-    most = None if None in counts or not counts else max(one for one in counts if one is not None)
+    most = None if None in counts or not counts else size_above(max(one for one in counts if one is not None))
     some = any(one is not None for one in counts) or len(sampled) < len(requests)
     if most is None and some and sampled:
         most = 2**62  # some rows have a top-k and some have none: every score is ranked

@@ -14,7 +14,7 @@ chosen is kept by step with the beam that it came from; answers are read back al
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -53,6 +53,12 @@ class BeamSpace:
     def room(self) -> int:
         """Columns of a row."""
         return rounded(self.prompt + self.steps * self.size)
+
+    def joined(self, other: "BeamSpace") -> "BeamSpace":
+        """Enough for both where rows and beams are as many; else for the other."""
+        prompt, steps = max(self.prompt, other.prompt), max(self.steps, other.steps)
+        both = replace(self, prompt=prompt, steps=steps, source=max(self.source, other.source))
+        return both if both.holds(other) else other
 
     def holds(self, other: "BeamSpace") -> bool:
         """Whether what the other has memory for fits here, in as many rows of as many beams."""
@@ -352,7 +358,7 @@ class BeamEngine:
         return found
 
 
-KEPT: KeptEngines[BeamEngine] = KeptEngines()
+KEPT: KeptEngines[BeamEngine, BeamSpace] = KeptEngines()
 
 
 def decode_beams(
@@ -363,7 +369,5 @@ def decode_beams(
     source = 0 if inputs.source is None else inputs.source.ids.shape[1]
     rows = 1 << (texts - 1).bit_length()
     wanted = BeamSpace(rows, strategy.size, len(stop.eos_ids), prompt, stop.max_new_tokens, source)
-    with KEPT.taken(
-        model, lambda engine: engine.space.holds(wanted), lambda before: BeamEngine(model.in_place(), wanted)
-    ) as engine:
+    with KEPT.taken(model, wanted, lambda space: BeamEngine(model.in_place(), space)) as engine:
         return engine.search(inputs, strategy, stop, filters)

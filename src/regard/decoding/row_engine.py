@@ -48,8 +48,14 @@ class Capacity:
         return all(own >= one for own, one in pairs) and bool(self.source) == bool(other.source)
 
     def joined(self, other: "Capacity") -> "Capacity":
-        """Enough for both."""
-        return Capacity(*(max(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)))
+        """Enough for the other; for both unless that is far more: many short texts and one long are few tokens."""
+        both = Capacity(*(max(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return both if both.tokens <= 2 * max(self.tokens, other.tokens) else other
+
+    @property
+    def tokens(self) -> int:
+        """Of all rows."""
+        return self.rows * (self.room + self.source)
 
 
 class RowEngine:
@@ -83,6 +89,7 @@ class RowEngine:
             raise InputError(f"{len(requests)} texts come to {len(places)} free rows", "admit no more than `free`")
         if not requests:
             return
+        self._require_same_filters(requests)
         for one in requests:
             self._require_fit(one)
         at = torch.tensor(places, device=self.rows.ids.device)
@@ -127,7 +134,10 @@ class RowEngine:
 
     @torch.inference_mode()
     def retire(self) -> list[tuple[RowRequest, Hypothesis]]:
-        """Who is done, with what was written; their rows are free."""
+        """Who is done, with what was written; their rows are free.
+
+        Of one whose logits were no numbers, or who had nothing to choose, it is raised; the others are told of next.
+        """
         going = self.rows.going.tolist()
         leaving = [row for row, one in enumerate(self.held) if one is not None and not going[row]]
         if not leaving:
@@ -140,16 +150,26 @@ class RowEngine:
             request, written = self.held[row], int(counts[index])
             assert request is not None
             own = slice(len(request.prompt), len(request.prompt) + written)
-            check_likely(likely[index, own])
-            if lost[index] >= 0:
-                raise nothing_left(int(lost[index]))
+            try:
+                check_likely(likely[index, own])
+                if lost[index] >= 0:
+                    raise nothing_left(int(lost[index]))
+            except InputError:
+                self.state.forget([row])
+                self._free([row])
+                raise
             ids, scores = text[index, own].tolist(), tuple(likely[index, own].tolist())
             found.append((request, Hypothesis(tuple(ids), sum(scores), (row,) * written, scores, self.path)))
-            self.held[row], self.reached[row] = None, 0
-        self.state.lengths.index_fill_(0, at, 0)
-        self.state.expect(self._left())
+        self._free(leaving)
         self._compact()
         return found
+
+    def _free(self, rows: Sequence[int]) -> None:
+        """Nobody is in these rows any more."""
+        for row in rows:
+            self.held[row], self.reached[row] = None, 0
+        self.state.lengths.index_fill_(0, torch.tensor(rows, device=self.rows.ids.device), 0)
+        self.state.expect(self._left())
 
     @property
     def path(self) -> str:
@@ -194,48 +214,60 @@ class RowEngine:
         return {row: one.stop.max_new_tokens - (self.reached[row] - len(one.prompt) + 1) for row, one in held.items()}
 
     def _require_fit(self, one: RowRequest) -> None:
-        capacity = self.capacity
+        room, source, limit = self.capacity.room, len(one.source or ()), self.stepper.model.config.position_limit
         if not one.prompt:
             raise InputError(
                 "a prompt of no tokens has nothing to go on from", "begin it with the token that begins texts"
             )
-        if not capacity.holds(Capacity(1, one.length, len(one.source or ()))) or len(one.stop.eos_ids) > ENDS:
+        if one.length > room:
             raise InputError(
                 f"a text of {len(one.prompt)} tokens and {one.stop.max_new_tokens} new ones does not fit into rows of "
-                f"{capacity.room}",
+                f"{room}",
                 "make an engine with more room, or ask for fewer",
             )
-        beside = next((held.filters for held in self.held if held is not None), one.filters)
-        if beside != one.filters:
+        if limit is not None and one.length > limit:  # the last token is read too, while others go on
             raise InputError(
-                f"a text with the filters {one.filters} stands beside others with {beside}",
+                f"a text of {len(one.prompt)} tokens and {one.stop.max_new_tokens} new ones is more than the {limit} "
+                "positions that the model has",
+                "ask for fewer",
+            )
+        if source > self.capacity.source or bool(source) != bool(self.capacity.source):
+            raise InputError(
+                f"a source of {source} tokens does not fit into rows with room for {self.capacity.source} of one",
+                "make an engine with room for the source, or give the text one where the model reads it",
+            )
+        if len(one.stop.eos_ids) > ENDS:
+            raise InputError(f"{len(one.stop.eos_ids)} tokens end a text", f"give {ENDS} at most")
+
+    def _require_same_filters(self, requests: Sequence[RowRequest]) -> None:
+        """Beside each other and beside those who are there: a step is made for all of them."""
+        there = [one.filters for one in (*self.held, *requests) if one is not None]
+        other = next((one for one in there if one != there[0]), None)
+        if other is not None:
+            raise InputError(
+                f"a text with the filters {other} stands beside others with {there[0]}",
                 "admit it when those have left, or to an engine of its own",
             )
 
 
-KEPT: KeptEngines[RowEngine] = KeptEngines()
+KEPT: KeptEngines[RowEngine, Capacity] = KeptEngines()
 
 
 def decode(model: Network, requests: Sequence[RowRequest]) -> list[Hypothesis]:
     """What is written to each request, in their order. The memory and the graphs are kept with the model."""
-    capacity = Capacity(
+    if not requests:
+        return []
+    wanted = Capacity(
         1 << (len(requests) - 1).bit_length(),
-        max(one.length for one in requests),
+        rounded(max(one.length for one in requests)),
         max(len(one.source or ()) for one in requests),
     )
-
-    def made(before: RowEngine | None) -> RowEngine:
-        return RowEngine(rows_of(model), capacity if before is None else before.capacity.joined(capacity))
-
-    with KEPT.taken(model, lambda engine: engine.capacity.holds(capacity), made) as engine:
-        try:
-            asked = [replace(one) for one in requests]  # the same request may be there twice
-            engine.admit(asked)
-            places = {id(one): place for place, one in enumerate(asked)}
-            found: dict[int, Hypothesis] = {}
-            while engine.busy:
-                engine.step()
-                found |= {places[id(request)]: hypothesis for request, hypothesis in engine.retire()}
-        finally:
-            engine.clear()
+    with KEPT.taken(model, wanted, lambda space: RowEngine(rows_of(model), space)) as engine:
+        asked = [replace(one) for one in requests]  # the same request may be there twice
+        engine.admit(asked)
+        places = {id(one): place for place, one in enumerate(asked)}
+        found: dict[int, Hypothesis] = {}
+        while engine.busy:
+            engine.step()
+            found |= {places[id(request)]: hypothesis for request, hypothesis in engine.retire()}
     return [found[place] for place in range(len(requests))]

@@ -25,6 +25,7 @@ from regard.axes import RowIds, RowLogits
 from regard.data.batching import Inputs, Padded
 from regard.models.in_place import InPlaceDecoder
 from regard.models.network import Network
+from regard.models.shared_head import first_alike
 
 
 @runtime_checkable
@@ -51,6 +52,10 @@ class RowState(Protocol):
 
     def expect(self, left: Mapping[int, int]) -> None:
         """How many more tokens each row may read, at most; a row that is not named has left."""
+        ...
+
+    def forget(self, rows: Sequence[int]) -> None:
+        """Let nothing of these rows be left, where what is behind a text is looked at with a weight of 0."""
         ...
 
 
@@ -138,6 +143,9 @@ class GroupedState:
         self.left.update(left)
         self.drop()
 
+    def forget(self, rows: Sequence[int]) -> None:
+        """A group's state is its own, and goes with it."""
+
     def drop(self) -> None:
         """Let go of the rows that may read no more."""
         for group in self.groups:
@@ -170,14 +178,13 @@ class GroupedRows:
         """A group of their own; what is asked for more than once is read once."""
         device, prompts = self.model.device, inputs.tokens.rows()
         sources = None if inputs.source is None else inputs.source.rows()
-        begun = list(zip(prompts, prompts if sources is None else sources, strict=True))
-        first = [begun.index(one) for one in begun]
-        alone = sorted(set(first))
+        begun = zip(prompts, prompts if sources is None else sources, strict=True)
+        first, alone = first_alike(begun)
         tokens = Padded.of([prompts[row] for row in alone], side="left").to(device)
         source = None if sources is None else Padded.of([sources[row] for row in alone]).to(device)
         read = self.model.start(Inputs(tokens, source))
-        if len(alone) < len(begun):
-            read = read.select(torch.tensor([alone.index(row) for row in first], device=device))
+        if len(alone) < len(first):
+            read = read.select(torch.tensor(first, device=device))
         at = torch.tensor(list(rows), device=device)
         state.groups.append(Group(read, list(rows), at))
         state.lengths.index_copy_(0, at, (inputs.tokens.lengths - 1).to(device))

@@ -31,7 +31,7 @@ class Kinds:
     draws: bool = False
     """Whether any row is sampled; else all take the most likely token."""
     most_k: int | None = None
-    """The largest top-k, where every row that is sampled has one."""
+    """At least the largest top-k, where every row that is sampled has one."""
     nucleus: bool = False
     """Whether any row has a top-p."""
     smallest: bool = False

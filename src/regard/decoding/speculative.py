@@ -109,18 +109,34 @@ class PromptLookup:
 
     def begin(self, inputs: Inputs) -> "Lookups":
         """For these prompts."""
-        sources = [[] for _ in inputs.tokens.rows()] if inputs.source is None else inputs.source.rows()
-        return Lookups(self, [list(row) for row in inputs.tokens.rows()], [list(row) for row in sources])
+        texts = inputs.tokens.rows()
+        sources = [[] for _ in texts] if inputs.source is None else inputs.source.rows()
+        return Lookups(self, *([Followed(self.longest, row) for row in some] for some in (texts, sources)))
 
-    def follow(self, text: list[int], source: list[int], count: int) -> list[int]:
-        """The tokens that followed."""
-        for length in range(min(self.longest, len(text)), 0, -1):
-            last = text[-length:]
-            for where, end in ((text, len(text) - length), (source, len(source) - length + 1)):
-                for start in range(end - 1, -1, -1):
-                    if where[start : start + length] == last and start + length < len(where):
-                        return where[start + length : start + length + count]
-        return []
+
+class Followed:
+    """A text, and where after its words it last went on, so that looking does not take longer as it grows."""
+
+    def __init__(self, longest: int, ids: Sequence[int]) -> None:
+        self.ids: list[int] = []
+        self._longest = longest
+        self._after: dict[tuple[int, ...], int] = {}
+        self.extend(ids)
+
+    def extend(self, ids: Sequence[int]) -> None:
+        """With these behind it."""
+        for token in ids:
+            self._after |= dict.fromkeys(self.last(), len(self.ids))
+            self.ids.append(token)
+
+    def last(self) -> list[tuple[int, ...]]:
+        """The last words, as many as are looked for, then fewer."""
+        return [tuple(self.ids[-length:]) for length in range(min(self._longest, len(self.ids)), 0, -1)]
+
+    def after(self, words: tuple[int, ...], count: int) -> list[int]:
+        """What followed these, where they stood last."""
+        place = self._after.get(words, len(self.ids))
+        return self.ids[place : place + count]
 
 
 @dataclass
@@ -128,17 +144,22 @@ class Lookups:
     """The texts of all rows so far, and their sources."""
 
     how: PromptLookup
-    texts: list[list[int]]
-    sources: list[list[int]]
+    texts: list[Followed]
+    sources: list[Followed]
 
     def guess(self, ids: RowIds, choosing: Choosing, count: int) -> list[list[int]]:
-        """What followed in each."""
-        return [self.how.follow(*row, count) for row in zip(self.texts, self.sources, strict=True)]
+        """What followed in each, in the text or else in the source."""
+        found = []
+        for text, source in zip(self.texts, self.sources, strict=True):
+            options = (where.after(words, count) for words in text.last() for where in (text, source))
+            found.append(next(filter(None, options), []))
+        return found
 
     def wrote(self, tokens: list[list[int]], kept: list[int]) -> None:
         """Longer texts."""
-        self.texts = [self.texts[row] + tokens[row] for row in kept]
-        self.sources = [self.sources[row] for row in kept]
+        for row in kept:
+            self.texts[row].extend(tokens[row])
+        self.texts, self.sources = [self.texts[row] for row in kept], [self.sources[row] for row in kept]
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,8 +45,9 @@ class Int8Weight:
     @torch.no_grad()
     def settle(self) -> "Int8Weight":
         """Round, and let the plain weight go."""
-        if self._plain is not None:
-            weight = self._plain.detach().float()
+        plain = self._plain  # another thread may be as far
+        if plain is not None:
+            weight = plain.detach().float()
             self._scales = weight.abs().amax(dim=1).clamp(min=TINY) / LARGEST
             self._numbers = (weight / self._scales[:, None]).round_().to(torch.int8)
             self._plain = None
@@ -62,8 +63,8 @@ class Int8Weight:
     @property
     def numbers(self) -> Int8[Tensor, "out width"]:
         """The whole numbers."""
-        self.settle()
-        return private_ops.int8_unpack(self._layout) if self._numbers is None else self._numbers
+        numbers = self.settle()._numbers  # which another thread may let go
+        return private_ops.int8_unpack(self._layout) if numbers is None else numbers
 
     def plain(self) -> Float[Tensor, "out width"]:
         """What stands for the weight, in float32."""
@@ -89,10 +90,11 @@ class Int8Weight:
 
     def rounded_times(self, inputs: "Rounded") -> Float[Tensor, "rows out"]:
         """`W x` in float32, of inputs that are made ready."""
-        if self._layout is None:
-            self._layout = private_ops.int8_pack(self.numbers, self.scales)
+        layout = self._layout
+        if layout is None:
+            self._layout = layout = private_ops.int8_pack(self.numbers, self.scales)
             self._numbers = None
-        return private_ops.int8_packed_linear(inputs.shares, self._layout)[:-1].mul_(inputs.largest)
+        return private_ops.int8_packed_linear(inputs.shares, layout)[:-1].mul_(inputs.largest)
 
 
 class Rounded(NamedTuple):

@@ -29,7 +29,7 @@ from regard.data.batching import Inputs, Padded
 from regard.models.lean_step import LeanStep, StepHead
 from regard.models.network import Network
 from regard.models.positions import Positions
-from regard.models.shared_head import read_behind_head, shared_head
+from regard.models.shared_head import first_alike, read_behind_head, shared_head
 
 ROOM = 64
 """Tokens of room made at a time, and looked at: a step is made for a multiple of it."""
@@ -88,6 +88,13 @@ class InPlaceState:
 
     def expect(self, left: Mapping[int, int]) -> None:
         """How many more tokens each row may read: those that are done stay where they are."""
+
+    def forget(self, rows: Sequence[int]) -> None:
+        """Zeros in these rows: a weight of 0 times what is no number would be none."""
+        at = torch.as_tensor(rows, device=self.lengths.device)
+        for one in (*self.layers, *self.memory):
+            one.keys.index_fill_(0, at, 0)
+            one.values.index_fill_(0, at, 0)
 
     def select(self, rows: RowIds) -> "InPlaceState":
         """Copies of these rows, in this order."""
@@ -184,17 +191,17 @@ class InPlaceDecoder:
         """
         at = torch.as_tensor(rows, device=self.model.device)
         prompts = [row[:-1] for row in inputs.tokens.rows()]
-        begun = list(zip(prompts, prompts if inputs.source is None else inputs.source.rows(), strict=True))
-        first = [begun.index(one) for one in begun]
-        alone = sorted(set(first))
+        first, alone = first_alike(
+            zip(prompts, prompts if inputs.source is None else inputs.source.rows(), strict=True)
+        )
         source = inputs.source
-        if len(alone) < len(begun) and source is not None:
+        if len(alone) < len(first) and source is not None:
             source = source.select(alone)
         read, lengths = self._read(Inputs(Padded.of([prompts[row] for row in alone]).to(at.device), source))
-        which = torch.tensor([alone.index(row) for row in first], device=at.device)
+        which = torch.tensor(first, device=at.device)
         for held, new in (*zip(state.layers, read.own, strict=False), *zip(state.memory, read.memory, strict=True)):
             if isinstance(new, KeyValues):
-                held.put(at, new if len(alone) == len(begun) else KeyValues(new.keys[which], new.values[which]))
+                held.put(at, new if len(alone) == len(first) else KeyValues(new.keys[which], new.values[which]))
         state.lengths.index_copy_(0, at, lengths[which])
         if state.memory_lengths is not None and inputs.source is not None:
             state.memory_lengths.index_copy_(0, at, inputs.source.lengths.to(at.device))

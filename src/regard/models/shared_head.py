@@ -7,7 +7,7 @@
 Of decoders whose layers keep the keys and values of single tokens; a state that is one vector is one text's own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -40,6 +40,19 @@ def shared_head(rows: Sequence[Sequence[int]]) -> int:
     first, last = min(rows, key=list), max(rows, key=list)  # what these two share lies between them too
     shared = next((at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
     return shared if shared >= LEAST else 0
+
+
+def first_alike(begun: Iterable[tuple[Sequence[int], Sequence[int]]]) -> tuple[list[int], list[int]]:
+    """Of prompts with their sources: for each which of the different ones it is, and where those stand first."""
+    numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+    which: list[int] = []
+    alone: list[int] = []
+    for place, (prompt, source) in enumerate(begun):
+        number = numbers.setdefault((tuple(prompt), tuple(source)), len(alone))
+        which.append(number)
+        if number == len(alone):
+            alone.append(place)
+    return which, alone
 
 
 def read_behind_head(model: Reader, rows: Sequence[Sequence[int]], head: int) -> Any:

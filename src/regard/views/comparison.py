@@ -54,6 +54,10 @@ class CurveLines:
     percent: bool = False
     ticks: Numbers | None = None
     """Where the axis across has numbers, if not where matplotlib puts them."""
+    span: tuple[float, float] | None = None
+    """What the axis up reaches over, where several drawings are to be compared."""
+    level: tuple[str, float] | None = None
+    """A number to compare the curves with, as a broken line with its name."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,13 @@ def _draw_lines(axes: Axes, drawing: CurveLines, colours: Mapping[str, str]) -> 
         axes.tick_params(which="minor", length=0)
     else:
         _widen(axes)
+    if drawing.span is not None:
+        axes.set_ylim(*drawing.span)
+    if drawing.level is not None:
+        name, value = drawing.level
+        axes.axhline(value, color=QUIET, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+        label = axes.annotate(printable(name), (1, value), (-2, -3), axes.get_yaxis_transform(), "offset points")
+        label.set(size=8.5, color=QUIET, ha="right", va="top")
     if drawing.percent:
         axes.set_ylim(-0.03, 1.03)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
