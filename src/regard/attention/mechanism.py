@@ -181,6 +181,14 @@ class MechanismShape(Config, ABC):
     samples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Options that the laws are measured with: such that a text of a few tokens is several of its blocks or windows."""
 
+    borrowing: ClassVar[Mapping[str, Any]] = {}
+    """Options that leave it the fewest weights besides exact attention's: what a trained model is compared by."""
+
+    @property
+    def named_ids(self) -> tuple[int, ...]:
+        """The ids of tokens that it treats otherwise than the rest."""
+        return ()
+
     @property
     def position_limit(self) -> int | None:
         """The longest text it can read, where there is one."""

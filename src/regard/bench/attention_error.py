@@ -99,7 +99,9 @@ def _error(name: str, seen: Sequence[Seen]) -> Row:
         for number, one in enumerate(seen):
             torch.manual_seed(0)
             tokens = one.inputs.shape[1]
-            twin = shaped(name, tokens).build(replace(one.module.slot, dropout=0.0, max_tokens=tokens))
+            twin = shaped(name, tokens, MECHANISMS[name].borrowing).build(
+                replace(one.module.slot, dropout=0.0, max_tokens=tokens)
+            )
             own = one.module.state_dict()
             shared = {key: own[key] for key, value in twin.state_dict().items() if _same(own.get(key), value)}
             twin.load_state_dict(shared, strict=False)
@@ -112,6 +114,8 @@ def _error(name: str, seen: Sequence[Seen]) -> Row:
         return {"figure": f"refused: {error.problem}", "failed": error.problem}
     mean, values = fmean(errors.values()), errors.values()
     words = f"{mean:.4f} ({min(values):.4f}–{max(values):.4f} over layers)"
+    if drawn:
+        words += f"; never learnt, so drawn: {', '.join(dict.fromkeys(key.split('.')[0] for key in drawn))}"
     return {"figure": words, "error": round(mean, 6), "layers": errors, "drawn": list(drawn)}
 
 

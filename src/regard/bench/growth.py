@@ -251,10 +251,12 @@ def _measured(case: Growing) -> Grown:
     return Grown(tuple(rounds), extra, _kernel(case) if case.mechanism == EXACT else None)
 
 
-def shaped(mechanism: str, tokens: int) -> MechanismShape:
-    """A mechanism with its defaults; one that has to know the longest text is told it."""
+def shaped(mechanism: str, tokens: int, options: Mapping[str, Any] | None = None) -> MechanismShape:
+    """A mechanism with its defaults, but for these options; one that has to know the longest text is told it."""
     shape = MECHANISMS[mechanism]
-    return shape.model_validate({"max_tokens": tokens} if "max_tokens" in shape.model_fields else {})
+    return shape.model_validate(
+        ({"max_tokens": tokens} if "max_tokens" in shape.model_fields else {}) | dict(options or {})
+    )
 
 
 def _work(case: Growing, device: torch.device) -> Work:
