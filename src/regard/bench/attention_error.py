@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.api.loading import load
 from regard.api.model import Model
 from regard.attention.exact import ExactAttention
-from regard.attention.mechanism import MECHANISMS, LayerContext
+from regard.attention.mechanism import MECHANISMS, LayerContext, attended
 from regard.bench.growth import EXACT, Row, shaped
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, InputError
@@ -107,7 +107,7 @@ def _error(name: str, seen: Sequence[Seen]) -> Row:
             twin.load_state_dict(shared, strict=False)
             drawn |= dict.fromkeys(key for key, _ in twin.named_parameters() if key not in shared)
             twin = twin.to(one.inputs.device, one.inputs.dtype).eval()
-            out, _ = twin(one.inputs, None, one.context)
+            out, _ = attended(twin, one.inputs, None, one.context)
             error = (out.double() - one.out.double()).norm() / one.out.double().norm()
             errors[str(one.module.slot.site or number)] = round(float(error), 6)
     except (ConfigError, InputError) as error:

@@ -121,8 +121,8 @@ class LongformerShape(MechanismShape):
             if self.global_before is not None:
                 found = (context.ids == self.global_before).int()
                 up_to = found.cumsum(dim=1)
-                first = torch.arange(total, device=device) - places  # of its own text, for every column
-                before = (up_to - found).gather(1, first.clamp(max=total - 1).expand_as(up_to))
+                origin = torch.arange(total, device=device) - places  # of its own text, for every column
+                before = (up_to - found).gather(1, origin.clamp(max=total - 1).expand_as(up_to))
                 table = table | (up_to == before)
         chosen = Chosen.where(table if real is None else table & real)
         return chosen if chosen.positions.shape[1] else None
