@@ -39,7 +39,7 @@ def load_plugin(path: str | Path) -> None:
     except RegardError:
         del sys.modules[name]
         raise
-    except Exception as error:  # whatever a file of somebody's raises
+    except (Exception, SystemExit) as error:  # whatever a file of somebody's raises
         del sys.modules[name]
         raise FileError(f"{path} does not run: {type(error).__name__}: {error}", "correct it") from error
     named = [one for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one]

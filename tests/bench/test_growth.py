@@ -146,6 +146,14 @@ def test_the_error_is_the_distance_from_what_exact_attention_gives_in_every_laye
     assert rows["doubled"]["drawn"] == []
 
 
+def test_what_a_mechanism_adds_that_the_model_never_learnt_is_left_out_or_named(trained):
+    rows = attention_error.rows(trained / "run", trained / "text.txt", "cpu", [23], ["longformer", "gated_softmax"])
+    found = {row["contestant"]: row for row in rows}
+    assert found["longformer"]["error"] < 1e-5  # its window reaches all 23, and its global tokens read as all do
+    assert found["longformer"]["drawn"] == []
+    assert found["gated_softmax"]["figure"].endswith("; never learnt, so drawn: gate")
+
+
 def test_a_length_that_the_text_does_not_have_is_refused(trained):
     with pytest.raises(InputError, match=r"has \d+ tokens and 5,000 are asked for"):
         list(attention_error.rows(trained / "run", trained / "text.txt", "cpu", [5000]))

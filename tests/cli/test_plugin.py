@@ -121,11 +121,37 @@ def test_without_the_file_its_folder_says_what_is_missing(call, trained):
 
 
 @pytest.mark.parametrize(
+    ("line", "wrong", "said"),
+    [
+        ("return hidden, ", "return hidden[:, :1], ", r"forward was given \(1, 3, 12\) to read and gave \(1, 1, 12\)"),
+        ("return hidden, ", "return hidden  # ", "forward gave a Tensor; return what was read and the state"),
+        (".expand(len(inputs), self.heads, -1, -1)", "", r"dense_map gave \(3, 3\) for 3 tokens"),
+    ],
+)
+def test_what_it_gives_in_another_shape_is_refused_and_not_spread_over_the_tokens(tmp_path, line, wrong, said):
+    source = FILE.read_text()
+    assert source.count(line) == 1
+    (tmp_path / "mine.py").write_text(source.replace(line, wrong))
+    plugins.load_plugin(tmp_path / "mine.py")
+    config = TransformerConfig(vocabulary=13, width=12, heads=2, layers=1, architecture="decoder", attention="mean")
+    model = config.build().eval()
+
+    def looked():
+        with regard.watch(model) as seen:
+            model(regard.Inputs(regard.Padded.of([[1, 5, 3]])))
+        return seen.weights("decoder.0.self")
+
+    with pytest.raises(regard.RegardError, match=said):
+        looked()
+
+
+@pytest.mark.parametrize(
     ("name", "text", "said"),
     [
         ("none.py", None, "none.py is not a Python file; give the .py file that registers your parts"),
         ("mine.txt", "", "mine.txt is not a Python file"),
         ("mine.py", "1 / 0", "mine.py does not run: ZeroDivisionError: division by zero; correct it"),
+        ("mine.py", "raise SystemExit(3)", "mine.py does not run: SystemExit: 3; correct it"),
         ("mine.py", "import regard\nregard.register_mechanism(regard.MechanismShape)", "has no name a recipe could"),
     ],
 )

@@ -38,7 +38,10 @@ class ExactShape(MechanismShape):
 
     name: Literal["exact"] = Field("exact", description="how a layer attends")
     window: int | None = Field(
-        None, ge=1, description="tokens that a query sees, itself and those before it; in an encoder on either side"
+        None,
+        ge=1,
+        le=2**31,
+        description="tokens that a query sees, itself and those before it; in an encoder on either side",
     )
     query_key_norm: NormKind = Field("none", description="what normalises each head's queries and keys")
     biases: tuple[Projection, ...] | None = Field(

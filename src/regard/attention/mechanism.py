@@ -161,6 +161,31 @@ class Mechanism(nn.Module, ABC):
         """Take from the first of an encoder's layers that are built alike what all of them have in common."""
 
 
+def attended(
+    mechanism: Mechanism, inputs: Hidden, state: AttentionState | None, context: LayerContext
+) -> tuple[Hidden, AttentionState | None]:
+    """What a mechanism gives, one vector for each token: another shape would be spread over the stream silently."""
+    given = mechanism(inputs, state, context)
+    if torch.compiler.is_compiling():
+        found: tuple[Hidden, AttentionState | None] = given
+        return found
+    name = type(mechanism).__name__
+    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[0], Tensor):
+        raise ConfigError(f"{name}.forward gave {_words(given)}", "return what was read and the state, or None for it")
+    if given[0].shape != inputs.shape:
+        raise ConfigError(
+            f"{name}.forward was given {tuple(inputs.shape)} to read and gave {tuple(given[0].shape)}",
+            "return a vector of the same width for every token",
+        )
+    return given
+
+
+def _words(given: object) -> str:
+    if isinstance(given, tuple):
+        return f"a tuple of {', '.join(type(one).__name__ for one in given)}"
+    return f"a {type(given).__name__}"
+
+
 class AttentionCosts(NamedTuple):
     """What one layer's attention takes for a token, beyond its projections."""
 
@@ -180,6 +205,14 @@ class MechanismShape(Config, ABC):
     abilities: ClassVar[Abilities]
     samples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Options that the laws are measured with: such that a text of a few tokens is several of its blocks or windows."""
+
+    borrowing: ClassVar[Mapping[str, Any]] = {}
+    """Options that leave it the fewest weights besides exact attention's: what a trained model is compared by."""
+
+    @property
+    def named_ids(self) -> tuple[int, ...]:
+        """The ids of tokens that it treats otherwise than the rest."""
+        return ()
 
     @property
     def position_limit(self) -> int | None:

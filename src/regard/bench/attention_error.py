@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.api.loading import load
 from regard.api.model import Model
 from regard.attention.exact import ExactAttention
-from regard.attention.mechanism import MECHANISMS, LayerContext
+from regard.attention.mechanism import MECHANISMS, LayerContext, attended
 from regard.bench.growth import EXACT, Row, shaped
 from regard.data.batching import Inputs, Padded
 from regard.errors import ConfigError, InputError
@@ -99,19 +99,23 @@ def _error(name: str, seen: Sequence[Seen]) -> Row:
         for number, one in enumerate(seen):
             torch.manual_seed(0)
             tokens = one.inputs.shape[1]
-            twin = shaped(name, tokens).build(replace(one.module.slot, dropout=0.0, max_tokens=tokens))
+            twin = shaped(name, tokens, MECHANISMS[name].borrowing).build(
+                replace(one.module.slot, dropout=0.0, max_tokens=tokens)
+            )
             own = one.module.state_dict()
             shared = {key: own[key] for key, value in twin.state_dict().items() if _same(own.get(key), value)}
             twin.load_state_dict(shared, strict=False)
             drawn |= dict.fromkeys(key for key, _ in twin.named_parameters() if key not in shared)
             twin = twin.to(one.inputs.device, one.inputs.dtype).eval()
-            out, _ = twin(one.inputs, None, one.context)
+            out, _ = attended(twin, one.inputs, None, one.context)
             error = (out.double() - one.out.double()).norm() / one.out.double().norm()
             errors[str(one.module.slot.site or number)] = round(float(error), 6)
     except (ConfigError, InputError) as error:
         return {"figure": f"refused: {error.problem}", "failed": error.problem}
     mean, values = fmean(errors.values()), errors.values()
     words = f"{mean:.4f} ({min(values):.4f}–{max(values):.4f} over layers)"
+    if drawn:
+        words += f"; never learnt, so drawn: {', '.join(dict.fromkeys(key.split('.')[0] for key in drawn))}"
     return {"figure": words, "error": round(mean, 6), "layers": errors, "drawn": list(drawn)}
 
 

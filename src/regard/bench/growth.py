@@ -23,7 +23,7 @@ import torch
 import regard.blocks.config  # noqa: F401  (registers every mechanism)
 from regard.attention.core import which_kernel
 from regard.attention.mask import Causal
-from regard.attention.mechanism import MECHANISMS, LayerContext, MechanismShape
+from regard.attention.mechanism import MECHANISMS, LayerContext, MechanismShape, attended
 from regard.attention.slot import Slot
 from regard.bench.timing import Work, settle
 from regard.errors import ConfigError, RegardError
@@ -251,10 +251,12 @@ def _measured(case: Growing) -> Grown:
     return Grown(tuple(rounds), extra, _kernel(case) if case.mechanism == EXACT else None)
 
 
-def shaped(mechanism: str, tokens: int) -> MechanismShape:
-    """A mechanism with its defaults; one that has to know the longest text is told it."""
+def shaped(mechanism: str, tokens: int, options: Mapping[str, Any] | None = None) -> MechanismShape:
+    """A mechanism with its defaults, but for these options; one that has to know the longest text is told it."""
     shape = MECHANISMS[mechanism]
-    return shape.model_validate({"max_tokens": tokens} if "max_tokens" in shape.model_fields else {})
+    return shape.model_validate(
+        ({"max_tokens": tokens} if "max_tokens" in shape.model_fields else {}) | dict(options or {})
+    )
 
 
 def _work(case: Growing, device: torch.device) -> Work:
@@ -267,12 +269,12 @@ def _work(case: Growing, device: torch.device) -> Work:
 
     def forward() -> None:
         with torch.no_grad():
-            module(inputs, None, context)
+            attended(module, inputs, None, context)
 
     def both() -> None:
         read = inputs.detach().requires_grad_()
-        hidden, _ = module(read, None, context)
-        hidden.sum().backward()
+        hidden, _ = attended(module, read, None, context)
+        hidden.sum().backward()  # type: ignore[no-untyped-call]
         module.zero_grad(set_to_none=True)
 
     return both if case.gradients else forward

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.cache import AttentionState
 from regard.attention.exact import ExactAttention
-from regard.attention.mechanism import LayerContext
+from regard.attention.mechanism import LayerContext, attended
 from regard.attention.multihead import HeadAttention
 from regard.attention.slot import Site
 from regard.axes import Hidden, RowIds
@@ -112,7 +112,7 @@ class DecoderLayer(nn.Module):
         shared: SharedMemory | None = None,
     ) -> tuple[Hidden, AttentionState | None]:
         """One layer further, and what this layer's attention keeps with the new tokens in it."""
-        made, own = self.self_attention(self.self_residual.enter(stream), past, context)
+        made, own = attended(self.self_attention, self.self_residual.enter(stream), past, context)
         stream = self.self_residual.add(stream, made)
         if self.cross_attention is not None:
             stream = self.crossed(stream, memory, context, shared)
@@ -140,8 +140,8 @@ class DecoderLayer(nn.Module):
     ) -> Iterator[Change]:
         """What each sublayer adds, of the stream it reads; what self-attention keeps goes to `keep`."""
 
-        def attended(stream: Hidden) -> Hidden:
-            made, own = self.self_attention(self.self_residual.enter(stream), past, context)
+        def own_read(stream: Hidden) -> Hidden:
+            made, own = attended(self.self_attention, self.self_residual.enter(stream), past, context)
             if not computed_again():
                 keep(own)
             return self.self_residual.change(made)
@@ -152,7 +152,7 @@ class DecoderLayer(nn.Module):
             made = self._crossed(self.cross_residual.enter(stream), self._read(memory), context.cross, shared)
             return self.cross_residual.change(made)
 
-        yield attended
+        yield own_read
         if self.cross_attention is not None:
             yield crossed
         yield lambda stream: self.feedforward_residual.change(self.feedforward(self.feedforward_residual.enter(stream)))
@@ -166,12 +166,11 @@ class DecoderLayer(nn.Module):
         if shared is not None and isinstance(cross, HeadAttention):
             watched = bool(cross.attend._forward_pre_hooks)
         if shared is not None and not watched:
-            return shared.unfold(cross(shared.fold(entered), memory, context)[0])
+            return shared.unfold(attended(cross, shared.fold(entered), memory, context)[0])
         if shared is not None:
             mask = None if context.mask is None else context.mask.select(shared.source)
             context, memory = replace(context, mask=mask), None if memory is None else memory.select(shared.source)
-        made: Hidden = cross(entered, memory, context)[0]
-        return made
+        return attended(cross, entered, memory, context)[0]
 
     def _read(self, memory: AttentionState | Encoded | None) -> AttentionState | None:
         """What cross-attention has of the memory, computed now if it was not before."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from regard.attention.mechanism import LayerContext, Mechanism, MechanismShape
+from regard.attention.mechanism import LayerContext, Mechanism, MechanismShape, attended
 from regard.attention.slot import Site
 from regard.axes import Hidden
 from regard.blocks.config import BlockConfig
@@ -54,18 +54,18 @@ class EncoderLayer(nn.Module):
 
     def forward(self, stream: Hidden, context: LayerContext) -> Hidden:
         """One layer further."""
-        made, _ = self.self_attention(self.self_residual.enter(stream), None, context)
+        made, _ = attended(self.self_attention, self.self_residual.enter(stream), None, context)
         stream = self.self_residual.add(stream, made)
         return self.feedforward_residual.add(stream, self.feedforward(self.feedforward_residual.enter(stream)))
 
     def changes(self, context: LayerContext) -> Iterator[Change]:
         """What each sublayer adds, of the stream it reads."""
 
-        def attended(stream: Hidden) -> Hidden:
-            made, _ = self.self_attention(self.self_residual.enter(stream), None, context)
+        def own_read(stream: Hidden) -> Hidden:
+            made, _ = attended(self.self_attention, self.self_residual.enter(stream), None, context)
             return self.self_residual.change(made)
 
-        yield attended
+        yield own_read
         yield lambda stream: self.feedforward_residual.change(self.feedforward(self.feedforward_residual.enter(stream)))
 
 

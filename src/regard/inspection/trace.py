@@ -292,7 +292,13 @@ class MechanismTrace(SequenceTrace):
         memory = None if last.memory is None else last.memory[self.sequence : self.sequence + 1, real]
         mechanism = last.mechanism
         with _evaluating(mechanism):
-            return mechanism.dense_map(inputs[None, text], self._context(calls, text), memory)[0]
+            found = mechanism.dense_map(inputs[None, text], self._context(calls, text), memory)
+        if found.ndim != 4 or found.shape[2] != len(places):
+            raise InputError(
+                f"{type(mechanism).__name__}.dense_map gave {tuple(found.shape)} for {len(places)} tokens",
+                "return weights of [batch, heads, queries, keys]",
+            )
+        return found[0]
 
     def _context(self, calls: list[MechanismRecord], text: slice) -> LayerContext:
         """What the text would have been told if it had been read alone and at once."""

@@ -209,6 +209,16 @@ class TransformerConfig(TransformerShape, NetworkConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _named_ids_are_there(self) -> "TransformerConfig":
+        beyond = [one for mechanism in self.attending for one in mechanism.named_ids if one >= self.vocabulary]
+        if beyond:
+            raise ConfigError(
+                f"attention names token {max(beyond)} and the vocabulary has {self.vocabulary}",
+                f"use ids from 0 to {self.vocabulary - 1}",
+            )
+        return self
+
     @property
     def made_for(self) -> int:
         return self.max_positions

@@ -284,7 +284,7 @@ def test_a_mask_that_nothing_can_honour_is_refused():
     inputs, table = torch.randn(1, 5, WIDTH), Dense(torch.eye(5, dtype=torch.bool))
     with pytest.raises(InputError, match="Performer makes no weights that Dense could mask"):
         PerformerShape().build(slot())(inputs, None, context(False, table))
-    with pytest.raises(InputError, match="was built to see a whole text and got a causal mask"):
+    with pytest.raises(InputError, match="was built to see a whole text and got a causal mask; use exact attention"):
         NystromShape().build(slot())(inputs, None, context(True))
     with pytest.raises(InputError, match="a causal LinearAttention cannot do without a causal mask"):
         LinearShape().build(slot(causal=True))(inputs, None, context(False))
@@ -310,6 +310,8 @@ def test_of_no_tokens_every_mechanism_says_so_and_of_one_it_reads_that(name, cau
     mechanism = MECHANISMS[name].model_validate({}).build(slot(causal))
     with pytest.raises(InputError, match="at least one"):
         mechanism(torch.randn(2, 0, WIDTH), None, context(causal))
+    with pytest.raises(InputError, match="at least one"):
+        mechanism(torch.randn(0, 7, WIDTH), None, context(causal))
     alone = torch.randn(2, 1, WIDTH)
     found, _ = mechanism(alone, None, context(causal))
     assert found.isfinite().all()

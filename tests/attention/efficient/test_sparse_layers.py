@@ -147,6 +147,41 @@ def test_packed_texts_have_sinks_and_global_tokens_of_their_own():
             assert_close(found[:1, text], alone, 1e-12)
 
 
+def test_documents_are_numbered_from_anything():
+    ids = torch.tensor([[0, 0, 0, 7, 7, 7, 7, 7, 2, 2, 2]])
+    inputs = torch.randn(1, 11, WIDTH, dtype=torch.float64)
+    text = torch.tensor([[4, 8, 3, 5, 8, 6, 1, 9, 5, 4, 8]])
+    shapes = LongformerShape(window=1, global_tokens=1), LongformerShape(window=1, global_tokens=0, global_before=8)
+    for shape in shapes:
+        layer = built(shape)
+        found, _ = layer(inputs, None, LayerContext(Document(ids), ids=text))
+        for one in (slice(0, 3), slice(3, 8), slice(8, 11)):
+            alone, _ = layer(inputs[:, one], None, LayerContext(ids=text[:, one]))
+            assert_close(found[:, one], alone, 1e-12)
+
+
+def test_more_first_tokens_than_the_text_has_are_all_of_it():
+    inputs = torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    whole = table(lambda b, h, q, k: k <= q, 2, HEADS, 5, 5)
+    for shape in (SinksShape(window=1, sinks=2**20), LongformerShape(window=1, global_tokens=2**20)):
+        layer = built(shape, causal=True)
+        found, state = layer(inputs[:, :3], None, LayerContext(Causal()))
+        later, _ = layer(inputs[:, 3:], state, LayerContext(Causal(), past=3))
+        if isinstance(shape, SinksShape):
+            expected = joined(layer, ten_lines(*ordinary(layer, inputs), whole))
+        else:
+            expected, _ = layer(inputs, None, LayerContext(Causal()))
+        assert_close(torch.cat((found, later), 1), expected, 1e-12)
+
+
+def test_more_random_blocks_than_there_are_is_all_of_them():
+    inputs = torch.randn(1, 7, WIDTH, dtype=torch.float64)
+    layer = built(BigBirdShape(block=1, window=1, first=0, random=2**20))
+    found, _ = layer(inputs, None, LayerContext())
+    everything = table(lambda b, h, q, k: True, 1, HEADS, 7, 7)
+    assert_close(found, joined(layer, ten_lines(*ordinary(layer, inputs), everything)), 1e-12)
+
+
 def test_bigbirds_layer_reads_what_the_ten_lines_read():
     shape = BigBirdShape(block=2, first=1, random=1, seed=4)
     layer = built(shape)
@@ -258,6 +293,12 @@ def test_what_cannot_be_is_refused_where_it_is_built():
         LongformerShape(dilation=(1, 2)).build(slot(causal=False))
     with pytest.raises(ConfigError, match="global_ids and global_before may choose any token"):
         LongformerShape(global_ids=(3,)).build(slot(causal=True))
+    with pytest.raises(ConfigError, match="reaches further than"):
+        LongformerShape(window=2**20, dilation=2**20).build(slot(causal=False))
+    with pytest.raises(ConfigError, match="names token 7 and the vocabulary has 7"):
+        TransformerConfig(
+            architecture="encoder", vocabulary=7, heads=2, width=8, attention={"name": "longformer", "global_ids": [7]}
+        )
     with pytest.raises(ConfigError, match="a window of 4 blocks has no middle"):
         BigBirdShape(window=4)
     with pytest.raises(ConfigError, match="differs between heads and positions add"):

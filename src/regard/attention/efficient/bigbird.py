@@ -110,7 +110,7 @@ class Blocks(Mask):
         )
         draws = self.draws.to(at.key.device)
         row = mine.clamp(0, draws.shape[1] - 1)
-        for draw in range(self.pattern.random):
+        for draw in range(draws.shape[2]):
             found = found | (draws[batch, row, draw] == other)
         return found
 
@@ -175,15 +175,16 @@ def draw_blocks(pattern: Pattern, most: int, blocks: Int[Tensor, "batch"]) -> In
     high = torch.maximum((mine + pattern.aside + 1).minimum(count), low)
     free = (count - pattern.first - (high - low)).clamp(min=0)
     drawn: list[Tensor] = []
-    for turn in range(pattern.random):
-        limit = free - pattern.random + turn
-        roll = _hash(_hash(mine * pattern.random + turn) ^ (pattern.seed & 0xFFFFFFFF))
+    random = min(pattern.random, most)  # no block has more to draw from
+    for turn in range(random):
+        limit = free - random + turn
+        roll = _hash(_hash(mine * random + turn) ^ (pattern.seed & 0xFFFFFFFF))
         found = roll % (limit.clamp(min=0) + 1)
         taken = torch.zeros_like(found, dtype=torch.bool)
         for before in drawn:
             taken = taken | (before == found)
         found = torch.where(taken, limit, found)
-        drawn.append(torch.where(free > pattern.random, found, torch.where(turn < free, turn, NONE)))
+        drawn.append(torch.where(free > random, found, torch.where(turn < free, turn, NONE)))
     table = torch.stack(drawn, dim=-1) if drawn else mine.new_zeros(len(blocks), most, 0)
     counted = table + pattern.first
     counted = torch.where(counted >= low[..., None], counted + (high - low)[..., None], counted)
@@ -201,10 +202,10 @@ class BigBirdShape(MechanismShape):
     """Neighbours, random and global blocks (Zaheer et al. 2020): an encoder's."""
 
     name: Literal["bigbird"] = Field("bigbird", description="how a layer attends")
-    block: int = Field(64, ge=1, description="tokens of a block")
-    window: int = Field(3, ge=1, description="blocks that one sees around it, itself included: an odd number")
-    first: int = Field(1, ge=0, description="first blocks of a text that see all and are seen by all")
-    random: int = Field(3, ge=0, description="blocks drawn for each")
+    block: int = Field(64, ge=1, le=2**27, description="tokens of a block")
+    window: int = Field(3, ge=1, le=2**27, description="blocks that one sees around it, itself included: an odd number")
+    first: int = Field(1, ge=0, le=2**27, description="first blocks of a text that see all and are seen by all")
+    random: int = Field(3, ge=0, le=2**20, description="blocks drawn for each")
     seed: int = Field(0, ge=0, le=2**31, description="of the draws; every layer draws its own")
 
     abilities = Abilities(masks=True, score_bias=True, dropout=True)

@@ -105,6 +105,8 @@ class ImpliedWeights(Projections, Mechanism):
     def told(self, inputs: Hidden, keys: int, context: LayerContext) -> Told:
         """What the context says of the keys; what this mechanism cannot honour is refused."""
         name, parts = type(self).__name__, context.parts()
+        if not len(inputs):
+            raise InputError(f"{name} was given a batch of 0 texts", "give at least one")
         if 0 in (inputs.shape[1], keys):
             raise InputError(f"{name} was given {inputs.shape[1]} tokens to read {keys}", "give at least one of each")
         if parts.rest is not None:
@@ -113,7 +115,9 @@ class ImpliedWeights(Projections, Mechanism):
             )
         if not self.slot.causal and (parts.causal or parts.documents is not None):
             what = "a causal mask" if parts.causal else "several texts in a row"
-            raise InputError(f"this {name} was built to see a whole text and got {what}", "use it in a decoder")
+            raise InputError(
+                f"this {name} was built to see a whole text and got {what}", "use exact attention for that"
+            )
         if self.slot.causal and inputs.shape[1] > 1 and not parts.causal:
             raise InputError(f"a causal {name} cannot do without a causal mask", "use exact attention for that")
         ids = None if parts.documents is None else parts.documents.ids.to(inputs.device)

@@ -5,8 +5,9 @@ Which tokens are global is said in the recipe: the first ones of every text (the
 its passage, "question answering").
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -37,15 +38,21 @@ from regard.axes import Hidden, Key, Query, RowIds, Weights
 from regard.errors import ConfigError, InputError
 from regard.layers.linear import Linear
 
+FURTHEST = 2**27
+"""Tokens that a window can reach."""
+TokenId = Annotated[int, Field(ge=0)]
+
 
 class LongformerShape(MechanismShape):
     """A window of neighbours, and global tokens (Beltagy et al. 2020)."""
 
     name: Literal["longformer"] = Field("longformer", description="how a layer attends")
-    window: int = Field(256, ge=1, description="tokens seen on each side: half of Hugging Face's attention_window")
+    window: int = Field(
+        256, ge=1, le=FURTHEST, description="tokens seen on each side: half of Hugging Face's attention_window"
+    )
     dilation: int | tuple[int, ...] = Field(1, description="distance between them, for all heads or for each")
-    global_tokens: int = Field(1, ge=0, description="first tokens of a text that see all and are seen by all")
-    global_ids: tuple[int, ...] = Field((), description="ids of tokens that are global wherever they stand")
+    global_tokens: int = Field(1, ge=0, le=2**20, description="first tokens of a text that see all and are seen by all")
+    global_ids: tuple[TokenId, ...] = Field((), description="ids of tokens that are global wherever they stand")
     global_before: int | None = Field(
         None, ge=0, description="id of a token before whose first place all are global, as a question is"
     )
@@ -54,7 +61,7 @@ class LongformerShape(MechanismShape):
     )
 
     abilities = Abilities(causal=True, documents=True, masks=True, score_bias=True, dropout=True)
-
+    borrowing: ClassVar[Mapping[str, object]] = {"global_projections": False}
     samples = (
         {"window": 1, "global_tokens": 2},
         {"window": 1, "dilation": 2, "global_tokens": 0},
@@ -68,6 +75,11 @@ class LongformerShape(MechanismShape):
             raise ConfigError(
                 f"dilation = {self.dilation} does not fit {slot.heads} heads",
                 "give one number from 1, or one for each head",
+            )
+        if self.window * max(steps) > FURTHEST:
+            raise ConfigError(
+                f"window {self.window} at dilation {max(steps)} reaches further than {FURTHEST:,} tokens",
+                "use a smaller window or dilation",
             )
         if slot.score_bias and len(set(steps)) > 1:
             raise ConfigError(
@@ -85,9 +97,13 @@ class LongformerShape(MechanismShape):
         return self.dilation if isinstance(self.dilation, tuple) else (self.dilation,) * heads
 
     @property
+    def named_ids(self) -> tuple[int, ...]:
+        return self.global_ids if self.global_before is None else (*self.global_ids, self.global_before)
+
+    @property
     def reads_ids(self) -> bool:
         """Whether a token is global by its id."""
-        return bool(self.global_ids) or self.global_before is not None
+        return bool(self.named_ids)
 
     def choose(self, context: LayerContext, total: int, device: torch.device) -> Chosen | None:
         """The global tokens of a batch; None where there are none."""
@@ -103,10 +119,11 @@ class LongformerShape(MechanismShape):
                 raise InputError("global_ids and global_before ask for ids that are not given", "give `context.ids`")
             table = table | torch.isin(context.ids, torch.tensor(self.global_ids, device=device))
             if self.global_before is not None:
-                found = context.ids == self.global_before
-                table = table | ((found if real is None else found & real).cumsum(dim=1) == 0)
-        if parts.documents is not None:
-            table = table & (parts.documents.ids.to(device) != 0)
+                found = (context.ids == self.global_before).int()
+                up_to = found.cumsum(dim=1)
+                origin = torch.arange(total, device=device) - places  # of its own text, for every column
+                before = (up_to - found).gather(1, origin.clamp(max=total - 1).expand_as(up_to))
+                table = table | (up_to == before)
         chosen = Chosen.where(table if real is None else table & real)
         return chosen if chosen.positions.shape[1] else None
 
@@ -200,7 +217,7 @@ class Longformer(Projections, Mechanism):
     def _first(self, context: LayerContext, total: int, device: torch.device) -> Int[Tensor, "#batch first"]:
         """The columns of a decoder's global tokens."""
         begin = begins(context.parts(), total, device)
-        return begin[:, None] + torch.arange(self.shape.global_tokens, device=device)
+        return begin[:, None] + torch.arange(min(self.shape.global_tokens, total), device=device)
 
     def _chosen(
         self, context: LayerContext, total: int, device: torch.device

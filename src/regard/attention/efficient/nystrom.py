@@ -9,7 +9,8 @@ values where `iterations` is None: with as many landmarks as tokens that is exac
 tokens in: there is no causal form.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -116,6 +117,7 @@ class NystromShape(MechanismShape):
 
     samples = ({"landmarks": 3, "convolution": 3}, {"landmarks": 3, "convolution": 0, "inverse": "exact"})
     abilities = Abilities()
+    borrowing: ClassVar[Mapping[str, object]] = {"convolution": 0}
 
     @field_validator("convolution")
     @classmethod

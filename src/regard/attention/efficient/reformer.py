@@ -259,8 +259,9 @@ class Reformer(Mechanism):
     def _told(self, inputs: Hidden, context: LayerContext) -> tuple[Tensor | None, Tensor | None]:
         """Which of the tokens are text, and where texts begin, if there are several in a row."""
         parts, tokens = context.parts(), inputs.shape[1]
-        if tokens == 0:
-            raise InputError("Reformer was given 0 tokens to read", "give at least one")
+        if 0 in inputs.shape[:2]:
+            missing = "0 tokens to read" if tokens == 0 else "a batch of 0 texts"
+            raise InputError(f"Reformer was given {missing}", "give at least one")
         if parts.rest is not None:
             raise InputError(
                 f"Reformer reads what hashing finds, which {type(parts.rest).__name__} cannot mask",
@@ -268,7 +269,9 @@ class Reformer(Mechanism):
             )
         if not self.slot.causal and (parts.causal or parts.documents is not None):
             what = "a causal mask" if parts.causal else "several texts in a row"
-            raise InputError(f"this Reformer was built to see a whole text and got {what}", "use it in a decoder")
+            raise InputError(
+                f"this Reformer was built to see a whole text and got {what}", "use exact attention for that"
+            )
         if self.slot.causal and tokens > 1 and not parts.causal:
             raise InputError("a causal Reformer cannot do without a causal mask", "use exact attention for that")
         real = parts.real(context.past + tokens, tokens, inputs.device)

@@ -62,8 +62,8 @@ class SinksShape(MechanismShape):
     """The last tokens and the very first ones (Xiao et al. 2023); decoding in constant memory."""
 
     name: Literal["sinks"] = Field("sinks", description="how a layer attends")
-    window: int = Field(512, ge=1, description="last tokens that one sees, itself included")
-    sinks: int = Field(4, ge=0, description="first tokens that all see")
+    window: int = Field(512, ge=1, le=2**27, description="last tokens that one sees, itself included")
+    sinks: int = Field(4, ge=0, le=2**20, description="first tokens that all see")
 
     abilities = Abilities(causal=True, bidirectional=False, documents=True, masks=True, score_bias=True, dropout=True)
 
@@ -91,7 +91,9 @@ class Sinks(Projections, Mechanism):
         past, total = context.past, context.past + inputs.shape[1]
         own = BoundedKeys.of(newer, past)
         parts = context.parts()
-        first = begins(parts, total, inputs.device)[:, None] + torch.arange(self.sinks, device=inputs.device)
+        first = begins(parts, total, inputs.device)[:, None] + torch.arange(
+            min(self.sinks, total), device=inputs.device
+        )
         if state is None:
             mask = self._mask(context, total, inputs.device)
             attended = attend_sparse(query, newer.keys, newer.values, mask=mask, bias=context.bias, dropout=dropout)
