@@ -30,7 +30,6 @@ from regard.layers.linear import Linear, PackedParameters
 from regard.layers.residual import Residual
 
 if TYPE_CHECKING:
-    from regard.blocks.decoder import DecoderLayer
     from regard.blocks.shared_memory import SharedMemory
 
 Map = Callable[[Tensor], Tensor]
@@ -38,14 +37,14 @@ Rows = Float[Tensor, "rows width"]
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class TokenTurn:
     """A rotation of one token per row: each half of a head by the cosine, the other half by the sine."""
 
     cosine: Float[Tensor, "#rows 1 1 head_width"]
     sine: Float[Tensor, "#rows 1 1 head_width"]
 
     @classmethod
-    def of(cls, rotation: Rotation, dtype: torch.dtype) -> Turn:
+    def of(cls, rotation: Rotation, dtype: torch.dtype) -> TokenTurn:
         """The same turn."""
         cosine, sine = rotation.cosine.to(dtype), rotation.sine.to(dtype)
         return cls(torch.cat((cosine, cosine), -1), torch.cat((-sine, sine), -1))
@@ -84,8 +83,9 @@ class Sublayer:
 class QuickLayer:
     """A layer, its maps and norms at hand."""
 
-    layer: DecoderLayer
     attention: ExactAttention
+    crossed: Callable[..., Tensor] | None
+    """Cross-attention and what stands around it, by the layer's own way."""
     around: Sublayer
     around_feedforward: Sublayer
     asked: Maps
@@ -95,8 +95,8 @@ class QuickLayer:
     down: Map
 
     @classmethod
-    def of(cls, layer: DecoderLayer) -> QuickLayer | None:
-        """Of a layer that is exact attention with plain maps; None of another."""
+    def of(cls, layer: Any) -> QuickLayer | None:
+        """Of a decoder's layer that is exact attention with plain maps; None of another."""
         own, inner = layer.self_attention, layer.feedforward
         plain = type(own) is ExactAttention and own.rotary is None and type(own.attend.similarity) is ScaledDot
         residuals = layer.self_residual, layer.feedforward_residual
@@ -107,7 +107,8 @@ class QuickLayer:
         around, around_feedforward = map(Sublayer.of, residuals)
         asked, up = Maps([own.query, own.key, own.value]), Maps(ups)
         joined, down = _map(own.output), _map(inner.down)
-        return cls(layer, own, around, around_feedforward, asked, joined, up, inner.activation, down)
+        crossed = None if layer.cross_attention is None else layer.crossed
+        return cls(own, crossed, around, around_feedforward, asked, joined, up, inner.activation, down)
 
     def step(
         self, stream: Rows, past: AttentionState | None, context: LayerContext, cross: Callable[[Rows], Rows] | None
@@ -133,7 +134,7 @@ class QuickLayer:
             query, key = own.query_norm(query), own.key_norm(key)
         rotation = own.rotation(context)
         if isinstance(rotation, Rotation):
-            turn = context.once(("turn", query.dtype), lambda: Turn.of(rotation, query.dtype))
+            turn = context.once(("turn", query.dtype), lambda: TokenTurn.of(rotation, query.dtype))
             query, key = turn(query), turn(key)
         kept = KeyValues(key, value)
         if past is not None:
@@ -155,7 +156,7 @@ class OneToken:
     def of(cls, layers: Iterable[nn.Module]) -> OneToken:
         """Of layers that are all plain; else it is never used."""
         every = list(layers)
-        found = [one for one in map(QuickLayer.of, every) if one is not None]  # type: ignore[arg-type]
+        found = [one for one in map(QuickLayer.of, every) if one is not None]
         hooks = [of_all._global_forward_hooks, of_all._global_forward_pre_hooks]
         for layer in every:
             for one in layer.modules():
@@ -171,7 +172,7 @@ class OneToken:
             and stream.device.type == "cpu"
             and not torch.is_grad_enabled()
             and not any(self.hooks)
-            and not self.layers[0].layer.training
+            and not self.layers[0].attention.training
             and not torch.is_autocast_enabled("cpu")
             and not torch.compiler.is_compiling()
             and (context.rotate is None or isinstance(context.rotate, Rotation))
@@ -188,7 +189,7 @@ class OneToken:
         """Through every layer: the last one's vectors, and every layer's keys and values."""
         rows, kept = stream[:, 0], []
         for layer, past, read in zip(self.layers, own, memory, strict=False):
-            rows, state = layer.step(rows, past, context, _cross(layer.layer, read, context, shared))
+            rows, state = layer.step(rows, past, context, _cross(layer.crossed, read, context, shared))
             kept.append(state)
         return rows[:, None], tuple(kept)
 
@@ -242,8 +243,6 @@ def _norm(one: nn.Module) -> Map:
 
 
 def _cross(
-    layer: DecoderLayer, memory: Any, context: LayerContext, shared: SharedMemory | None
-) -> Callable[[Rows], Rows] | None:
-    if layer.cross_attention is None:
-        return None
-    return lambda rows: layer.crossed(rows[:, None], memory, context, shared)[:, 0]
+    crossed: Callable[..., Tensor] | None, memory: Any, context: LayerContext, shared: SharedMemory | None
+) -> Map | None:
+    return None if crossed is None else lambda rows: crossed(rows[:, None], memory, context, shared)[:, 0]

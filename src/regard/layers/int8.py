@@ -88,7 +88,7 @@ class Int8Weight:
         found = found if bias is None else found.add_(bias)
         return found.view(*inputs.shape[:-1], self.shape[0])
 
-    def rounded_times(self, inputs: "Rounded") -> Float[Tensor, "rows out"]:
+    def rounded_times(self, inputs: "RoundedRows") -> Float[Tensor, "rows out"]:
         """`W x` in float32, of inputs that are made ready."""
         layout = self._layout
         if layout is None:
@@ -97,18 +97,18 @@ class Int8Weight:
         return private_ops.int8_packed_linear(inputs.shares, layout)[:-1].mul_(inputs.largest)
 
 
-class Rounded(NamedTuple):
+class RoundedRows(NamedTuple):
     """Inputs ready to be rounded: every row over its largest number, and the row that gives all calls one range."""
 
     shares: Float[Tensor, "more width"]
     largest: Float[Tensor, "rows 1"]
 
 
-def rounded(rows: Float[Tensor, "rows width"]) -> Rounded:
+def rounded(rows: Float[Tensor, "rows width"]) -> RoundedRows:
     """Of rows of two numbers at least."""
     largest = torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True).clamp_(min=TINY)
     shares = (rows / largest).nan_to_num_()  # what is no number comes back with the largest
-    return Rounded(torch.cat([shares, _ends(rows.shape[1])]), largest)
+    return RoundedRows(torch.cat([shares, _ends(rows.shape[1])]), largest)
 
 
 @lru_cache(maxsize=64)
