@@ -372,3 +372,48 @@ def test_the_training_slider_shows_the_weights_that_were_kept(explorer, address,
     assert explorer.violations() == []
     explorer.open(address, model="gpt", text=TEXT, view="training")
     assert "kept no weights" in explorer.text(".lead")
+
+
+SAID = ("NaN", "-1", "0.5", "<img src=x onerror=alert(1)>" + "x" * 99)
+CHOSEN = {
+    "overview": ("how", "x", "y", "colour", "layer", "head", "row", "words", "tokens"),
+    "head": ("draw", "layer", "head", "row", "cut"),
+    "steps": ("row", "key", "head"),
+    "decoding": ("search", "temperature", "top_k", "top_p", "seed", "written", "beams", "forced", "tokens"),
+    "whatif": ("off", "ablation"),
+    "compare": ("other", "layer2", "head2"),
+    "training": ("step",),
+}
+
+
+@pytest.mark.parametrize("view", CHOSEN)
+def test_a_link_that_somebody_made_up_opens_the_page_as_far_as_it_makes_sense(explorer, address, view):
+    """Nothing is asked that the server must refuse, nothing is shown that is no number."""
+    name = "tiny" if view == "training" else "gpt"
+    known = {"model": name, "text": TEXTS.get(name, TEXT), "tokens": 2, "view": view}
+    for said in SAID:
+        explorer.tab.goto("about:blank")
+        explorer.open(address, **{**known, **dict.fromkeys(CHOSEN[view], said)})
+        assert "NaN" not in explorer.text("main"), said
+        assert "another version" not in explorer.text("#explorer"), said
+        assert explorer.tab.locator(".view > *").count(), said
+
+
+def test_another_text_or_model_forgets_what_was_chosen_of_the_one_before(explorer, address):
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="steps", layer="decoder.0.self", row=15, key=12)
+    explorer.tab.fill("[name=text]", "a mat")
+    explorer.tab.click("button.main")
+    explorer.settle()
+    assert explorer.tab.locator(".step").count() > 0
+    assert not explorer.tab.is_visible(".problem")
+    off = "decoder.0.self:1,decoder.1.self:1:9:3"
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="whatif", off=off)
+    explorer.tab.fill("[name=text]", "a mat")
+    explorer.tab.click("button.main")
+    explorer.settle()
+    assert "Without decoder.0.self, head 1:" in explorer.text(".compared")
+    explorer.open(address, model="gpt", text=TEXT, tokens=2, view="decoding", forced="5.6")
+    assert explorer.tab.locator(".begun bdi").count() == 2
+    explorer.tab.select_option("select >> nth=0", "gru")
+    explorer.settle()
+    assert explorer.tab.locator(".begun").count() == 0

@@ -4,6 +4,7 @@ import { SPECIAL, unitsOf } from "../weights.js";
 import { choice, h, percent, selector, signed, token } from "./dom.js";
 import { NO_ATTENTION, layerInWords, sideNames } from "./kinds.js";
 import { Lines } from "./lines.js";
+import { among } from "./said.js";
 import { saving } from "./save.js";
 import { HeatMap } from "./map.js";
 import { unpack } from "./source.js";
@@ -28,7 +29,7 @@ export class OneHead {
     this.head = app.head;
     const { tokens, layers } = app.reading;
     this.units = { row: unitsOf(tokens[layer.rows], app.state.words), column: unitsOf(tokens[layer.columns], app.state.words) };
-    const how = app.state.more.draw ?? "lines";
+    const how = among(app.state.more.draw, ["lines", "map"], "lines");
     const heads = Array.from({ length: layer.heads }, (_, head) => [head, String(head)]);
     const words = h("label", { className: "check" }, h("input", { type: "checkbox", checked: app.state.words, onchange: (event) => this.change({ words: event.target.checked, row: -1 }, "input[type=checkbox]") }), "Whole words");
     this.readout = h("p", { className: "readout", role: "status" });

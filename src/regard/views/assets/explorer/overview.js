@@ -2,6 +2,7 @@
 
 import { choice, fixed, h, percent, selector, signed, svg } from "./dom.js";
 import { CHARACTERS, MEASURES, NO_ATTENTION, REPEATED, grammarMeasures, layerInWords } from "./kinds.js";
+import { among } from "./said.js";
 import { unpack } from "./source.js";
 
 const SIZE = 84;
@@ -14,10 +15,10 @@ export class Overview {
 
   constructor(app, body) {
     this.app = app;
-    this.how = app.state.more.how ?? "maps";
     this.area = h("div", {});
     this.known = MEASURES;
     const ways = [["maps", "Maps"], ["scatter", "Scatter"], ["table", "Table"], ...(this.reads ? [["grammar", "Grammar"]] : [])];
+    this.how = among(app.state.more.how, ways.map(([way]) => way), "maps");
     body.append(choice("Show", ways, this.how, (how) => this.turn(how)), this.area);
     this.turn(this.how);
   }
