@@ -30,7 +30,7 @@ MEASURED, FEWEST_ROWS = 2**22, 32
 MOST_MERGED = 1024
 """Tokens of a text whose whole map of words is made at once."""
 MOST_ROWS = 64
-"""Rows answered at once: a word has no more pieces."""
+"""Rows answered at once."""
 
 
 class OfHead(OfLayer):

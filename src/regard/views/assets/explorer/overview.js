@@ -10,7 +10,7 @@ const SIZE = 84;
 export class Overview {
   static id = "overview";
   static title = "All heads";
-  static lead = "Each square is one head: its rows are the tokens that look, its columns the tokens they look at, and darker means more. Choose one to see it large.";
+  static lead = "Each square is one head: its rows are the tokens that look, its columns the tokens they look at, and the stronger the colour, the more. Choose one to see it large.";
   static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
 
   constructor(app, body) {
@@ -202,7 +202,7 @@ function drawn(heads, { x, y, colour }, view) {
 }
 
 function legend(heads, colour) {
-  if (colour !== "character") return h("p", { className: "quiet" }, "Darker is more.");
+  if (colour !== "character") return h("p", { className: "quiet" }, "The stronger the colour, the more.");
   const there = CHARACTERS.filter((name) => heads.some((one) => one.character === name));
   return h("ul", { className: "legend" }, ...there.map((name) => h("li", {}, h("i", { className: "dot kind-" + CHARACTERS.indexOf(name) }), name)));
 }
