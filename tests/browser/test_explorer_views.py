@@ -388,7 +388,7 @@ CHOSEN = {
     "steps": ("row", "key", "head"),
     "decoding": ("search", "temperature", "top_k", "top_p", "seed", "written", "beams", "forced", "tokens"),
     "whatif": ("off", "ablation"),
-    "compare": ("other", "layer2", "head2"),
+    "compare": ("layer2", "head2"),
     "training": ("step",),
 }
 
@@ -397,12 +397,12 @@ CHOSEN = {
 def test_a_link_that_somebody_made_up_opens_the_page_as_far_as_it_makes_sense(explorer, address, view):
     """Nothing is asked that the server must refuse, nothing is shown that is no number."""
     name = "tiny" if view == "training" else "gpt"
-    known = {"model": name, "text": TEXTS.get(name, TEXT), "tokens": 2, "view": view}
+    known = {"model": name, "text": TEXTS.get(name, TEXT), "tokens": 2, "view": view, "other": "gpt"}
     for said in SAID:
         explorer.tab.goto("about:blank")
         explorer.open(address, **{**known, **dict.fromkeys(CHOSEN[view], said)})
         assert "NaN" not in explorer.text("main"), said
-        assert "another version" not in explorer.text("#explorer"), said
+        assert "open the page anew" not in explorer.text("#explorer"), said
         assert explorer.tab.locator(".view > *").count(), said
 
 
@@ -466,3 +466,22 @@ def test_the_last_name_over_a_map_is_not_cut_off(explorer, address):
     }"""
     assert explorer.tab.locator(".listing").count() == 0
     assert not explorer.tab.evaluate(edge)
+
+
+def test_what_cannot_be_read_is_not_mistaken_for_what_was_read_before(explorer, address):
+    explorer.open(address, model="gpt", text=TEXT, tokens=0)
+    explorer.tab.fill("[name=text]", "")
+    explorer.tab.click("button.main")
+    explorer.tab.wait_for_selector(".problem:not([hidden])")
+    assert "empty" in explorer.text(".problem")
+    assert "still of the text before" in explorer.text(".status")
+    explorer.tab.fill("[name=text]", TEXT)
+    explorer.tab.click("button.main")
+    explorer.tab.wait_for_selector(".problem", state="hidden")
+    explorer.settle()
+    assert explorer.text(".status") == ""
+    explorer.tab.select_option("select >> nth=0", "tiny")  # it reads dates alone
+    explorer.tab.wait_for_selector(".problem:not([hidden])")
+    explorer.tab.emulate_media(color_scheme="dark")  # everything is drawn anew
+    assert explorer.tab.locator(".view").count() == 0
+    assert "before" not in explorer.text(".status")

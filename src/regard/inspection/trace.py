@@ -213,7 +213,7 @@ class SequenceTrace:
         real = self.real_keys()
         if not chosen:
             return keys.new_zeros(self.heads, 0, keys.shape[2])[:, :, real]
-        return torch.stack([found[place] for place in chosen], dim=1)[:, :, real]
+        return _numbers(torch.stack([found[place] for place in chosen], dim=1)[:, :, real])
 
     def joined(self, what: Literal["new_keys", "new_values"]) -> Float[Tensor, "1 kv_heads keys width"]:
         """All the sequence's keys or values, from every call."""
@@ -292,7 +292,7 @@ class MechanismTrace(SequenceTrace):
         memory = None if last.memory is None else last.memory[self.sequence : self.sequence + 1, real]
         mechanism = last.mechanism
         with _evaluating(mechanism):
-            return mechanism.dense_map(inputs[None, text], self._context(calls, text), memory)[0]
+            return _numbers(mechanism.dense_map(inputs[None, text], self._context(calls, text), memory)[0])
 
     def _context(self, calls: list[MechanismRecord], text: slice) -> LayerContext:
         """What the text would have been told if it had been read alone and at once."""
@@ -316,6 +316,13 @@ def _trace(calls: Sequence[AnyRecord], rows: list[int], text: slice | None, sequ
     if calls and isinstance(calls[0], MechanismRecord):
         return MechanismTrace(calls, rows, text, sequence)
     return SequenceTrace(calls, rows, text)
+
+
+def _numbers(weights: Float[Tensor, "heads rows keys"]) -> Float[Tensor, "heads rows keys"]:
+    """Refuse weights that are none: a picture would show them as nothing."""
+    if not weights.isfinite().all():
+        raise InputError("the attention weights hold NaN or infinity", "look where they come from: the model's weights")
+    return weights
 
 
 @contextmanager

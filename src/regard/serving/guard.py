@@ -71,4 +71,5 @@ def _parts(address: str) -> SplitResult:
 
 
 def _refused(status: int, problem: str) -> Response:
-    return JSONResponse({"error": problem, "remedy": "open the page at the address it was started with"}, status)
+    remedy = "give a shorter text" if status == 413 else "open the page at the address it was started with"
+    return JSONResponse({"error": problem, "remedy": remedy}, status)

@@ -55,7 +55,7 @@ class OfRow(OfHead):
 class OfLooks(PageQuestion):
     """A word of the text."""
 
-    word: str = Field(max_length=100)
+    word: str
 
 
 class OfWindow(OfHead):

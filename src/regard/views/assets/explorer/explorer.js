@@ -191,11 +191,17 @@ export class Explorer extends Shown {
       this.show();
     } catch (error) {
       if (this.latest !== asked) return;
-      this.status.textContent = "";
+      this.keepBefore(asked);
       this.complain(error);
     } finally {
       if (this.latest === asked) this.root.removeAttribute("aria-busy");
     }
+  }
+
+  // A text that cannot be read: what was read before stays, and says that it is not this; of another model it goes.
+  keepBefore({ model }) {
+    if (this.reading?.model !== model) this.reading = null;
+    this.status.textContent = this.reading ? "What is shown below is still of the text before." : "";
   }
 
   complain(error) {
