@@ -1,4 +1,4 @@
-"""Weights that are no numbers are refused with a sentence wherever a model is asked or looked at, never drawn or told."""
+"""Weights that are no numbers are refused with a sentence wherever a model is asked or looked at, never drawn."""
 
 import pytest
 import torch

@@ -104,7 +104,7 @@ def examine(
     model: Examined, name: str, only: Sequence[str] | None = None, told: Callable[[str], None] | None = None
 ) -> Checkup:
     """Every law, or those of these names, one after the other; `told` hears which one it is."""
-    verdicts = []
+    verdicts: list[Verdict] = []
     for law in chosen_laws(only):
         if told is not None:
             told(law.name)
