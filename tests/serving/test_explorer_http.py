@@ -92,7 +92,7 @@ def test_the_page_and_its_programs_are_there(client):
     [
         ({"model": "gpt", "text": ""}, "empty"),
         ({"model": "gpt", "text": "a " * 26}, "has 52 tokens and the explorer reads at most 50"),
-        ({"model": "dates", "text": "a", "target": "a " * 26}, "start it with --max-tokens 52"),
+        ({"model": "dates", "text": "a", "target": "a " * 26}, "start it with max-tokens 52"),
         ({"model": "other", "text": "a"}, "there is no model 'other'"),
         ({"model": "gpt", "text": "a", "path": "/etc/passwd"}, "path: Extra inputs"),
         ({"model": "gpt", "text": 7}, "text: Input should be a valid string"),

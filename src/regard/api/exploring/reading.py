@@ -92,7 +92,7 @@ def _check_length(tokenizer: Tokenizer, text: str, longest: int) -> None:
     if tokens > longest:
         raise InputError(
             f"the text has {tokens:,} tokens and the explorer reads at most {longest:,}",
-            f"give a part of it, or start it with --max-tokens {tokens}",
+            f"give a part of it, or start it with max-tokens {tokens}",
         )
 
 
