@@ -200,6 +200,9 @@ def test_the_store_forgets_the_longest_unused_and_keeps_the_newest(models):
     kept = one.seen.forwards[0].layers["decoder.0.self"][0]
     numbers = kept.query.numel() + kept.new_keys.numel() + kept.new_values.numel()
     assert one.bytes == 2 * 4 * numbers
+    asked, alone = QUESTIONS["path"], one.bytes
+    asked[1](one, asked[0](new_tokens=3))
+    assert one.bytes == alone + 3 * 2 * 8 * models["gpt"].module.config.vocabulary
     store = TextStore(memory=2 * one.bytes)
     names = [store.put(session, one) for session in "abc"]
     with pytest.raises(GoneError):

@@ -66,6 +66,11 @@ class LogitWatch(StepWatch):
     model: list[Tensor] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
 
+    @property
+    def bytes(self) -> int:
+        """What keeping it takes: of a large vocabulary more than the text's."""
+        return sum(one.numel() * one.element_size() for one in [*self.scores, *self.model])
+
     def told(self, logits: Tensor, generated: Generated, chosen: int) -> None:
         """The same, and what came of the model's own filters."""
         first = Generated(generated.ids[:1], generated.prompt_lengths[:1], generated.limit[:1])
