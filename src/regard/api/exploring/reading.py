@@ -50,7 +50,7 @@ class ExploredText(ShownRecording):
     @property
     def bytes(self) -> int:
         """What keeping it takes: queries, keys and values of every layer, and what was computed of it."""
-        total = sum(one.bytes for one in list(self.kept.values()))
+        total: int = sum(one.bytes for one in list(self.kept.values()))
         for forward in self.seen.forwards:
             for call in (call for calls in forward.layers.values() for call in calls):
                 kept = (
