@@ -19,6 +19,7 @@ from regard.inspection.maps import labels
 from regard.inspection.nearness import Sense, nearness
 from regard.views.figure import label
 from regard.views.word_attention import word_attention
+from regard.views.words import merge_words
 
 VIEWS = (
     "overview",
@@ -350,6 +351,12 @@ def test_patching_brings_the_answer_back(explorer, address, explored):
     explorer.open(address, model="tiny", text=text, view="patch", instead=other)
     first = explorer.tab.locator(".grid").first.locator("tbody tr").first.locator("td").all_inner_texts()
     assert [numbers(one)[0] for one in first] == pytest.approx(found.stacks[0].recovered[0].tolist(), abs=6e-3)
+    pieces = [model.tokenizer.pieces(one) for one in (found.stacks[0].tokens, found.stacks[0].other_tokens)]
+    names = [
+        label(one) if one == instead else f"{label(one)} / {label(instead)}"
+        for one, instead in zip(*pieces, strict=True)
+    ]
+    assert explorer.tab.locator(".grid").first.locator("thead th").all_inner_texts()[1:] == names
 
 
 def test_the_training_slider_shows_the_weights_that_were_kept(explorer, address, tiny):
@@ -372,3 +379,109 @@ def test_the_training_slider_shows_the_weights_that_were_kept(explorer, address,
     assert explorer.violations() == []
     explorer.open(address, model="gpt", text=TEXT, view="training")
     assert "kept no weights" in explorer.text(".lead")
+
+
+SAID = ("NaN", "-1", "0.5", "<img src=x onerror=alert(1)>" + "x" * 99)
+CHOSEN = {
+    "overview": ("how", "x", "y", "colour", "layer", "head", "row", "words", "tokens"),
+    "head": ("draw", "layer", "head", "row", "cut"),
+    "steps": ("row", "key", "head"),
+    "decoding": ("search", "temperature", "top_k", "top_p", "seed", "written", "beams", "forced", "tokens"),
+    "whatif": ("off", "ablation"),
+    "compare": ("layer2", "head2"),
+    "training": ("step",),
+}
+
+
+@pytest.mark.parametrize("view", CHOSEN)
+def test_a_link_that_somebody_made_up_opens_the_page_as_far_as_it_makes_sense(explorer, address, view):
+    """Nothing is asked that the server must refuse, nothing is shown that is no number."""
+    name = "tiny" if view == "training" else "gpt"
+    known = {"model": name, "text": TEXTS.get(name, TEXT), "tokens": 2, "view": view, "other": "gpt"}
+    for said in SAID:
+        explorer.tab.goto("about:blank")
+        explorer.open(address, **{**known, **dict.fromkeys(CHOSEN[view], said)})
+        assert "NaN" not in explorer.text("main"), said
+        assert "open the page anew" not in explorer.text("#explorer"), said
+        assert explorer.tab.locator(".view > *").count(), said
+
+
+def test_another_text_or_model_forgets_what_was_chosen_of_the_one_before(explorer, address):
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="steps", layer="decoder.0.self", row=15, key=12)
+    explorer.tab.fill("[name=text]", "a mat")
+    explorer.tab.click("button.main")
+    explorer.settle()
+    assert explorer.tab.locator(".step").count() > 0
+    assert not explorer.tab.is_visible(".problem")
+    off = "decoder.0.self:1,decoder.1.self:1:9:3"
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="whatif", off=off)
+    explorer.tab.fill("[name=text]", "a mat")
+    explorer.tab.click("button.main")
+    explorer.settle()
+    assert "Without decoder.0.self, head 1:" in explorer.text(".compared")
+    explorer.open(address, model="gpt", text=TEXT, tokens=2, view="decoding", forced="5.6")
+    assert explorer.tab.locator(".begun bdi").count() == 2
+    explorer.tab.select_option("select >> nth=0", "gru")
+    explorer.settle()
+    assert explorer.tab.locator(".begun").count() == 0
+
+
+def test_effective_weights_are_told_with_their_sign_and_not_as_shares_of_a_whole(explorer, address, explored):
+    model, text = explored["linear"], TEXTS["linear"]
+    weights = look(model, text).weights("encoder.0.self")
+    largest = weights.gather(2, weights.abs().argmax(dim=2, keepdim=True))[..., 0]
+    head, row = divmod(int(largest.argmin()), weights.shape[1])  # a row whose largest is below 0
+    weights, key = weights[head], int(weights[head, row].abs().argmax())
+    assert float(weights[row, key]) < -0.01
+    explorer.open(address, model="linear", text=text, view="head", layer="encoder.0.self", head=head, row=row)
+    shown = explorer.text(".readout").rpartition(": ")[2]
+    assert float(shown.split()[0].replace("−", "-")) == pytest.approx(100 * float(weights[row, key]), abs=0.6)
+    beside = explorer.tab.locator(f".listing.column [data-at='{key}'] .weight").inner_text()
+    assert beside == shown
+    assert "need not add up to 100 %" in explorer.text("main")
+    explorer.open(address, model="gpt", text=TEXT, tokens=0, view="head")
+    assert "a row add up to 100 %" in explorer.text("main")
+
+
+def test_a_word_of_more_pieces_than_are_asked_for_at_once_is_all_of_them(explorer, address, explored):
+    model, text = explored["gpt"], "x" * 70 + " sat"
+    maps = model.look(text).weights("decoder.1.self").float().numpy()
+    names = labels(model.look(text), "decoder.1.self", model.tokenizer)
+    merged, words, _ = merge_words(maps, *names)
+    explorer.open(
+        address, model="gpt", text=text, tokens=0, view="head", layer="decoder.1.self", head=1, words=1, row=1
+    )
+    assert words[1] == "x" * 70
+    for row in explorer.tab.locator(".partners tbody tr").all():
+        place, weight = int(row.locator(".place").inner_text()), float(row.locator(".number").inner_text())
+        assert weight == pytest.approx(merged[1, 1, place], abs=6e-5)
+
+
+def test_the_last_name_over_a_map_is_not_cut_off(explorer, address):
+    explorer.tab.set_viewport_size({"width": 390, "height": 844})
+    explorer.open(address, model="tiny", text=TEXTS["tiny"], view="head", layer="encoder.0.self", draw="map")
+    edge = """() => {
+      const canvas = document.querySelector("canvas.heat"), pen = canvas.getContext("2d");
+      return pen.getImageData(canvas.width - 2, 0, 2, canvas.height).data.some((part) => part > 0);
+    }"""
+    assert explorer.tab.locator(".listing").count() == 0
+    assert not explorer.tab.evaluate(edge)
+
+
+def test_what_cannot_be_read_is_not_mistaken_for_what_was_read_before(explorer, address):
+    explorer.open(address, model="gpt", text=TEXT, tokens=0)
+    explorer.tab.fill("[name=text]", "")
+    explorer.tab.click("button.main")
+    explorer.tab.wait_for_selector(".problem:not([hidden])")
+    assert "empty" in explorer.text(".problem")
+    assert "still of the text before" in explorer.text(".status")
+    explorer.tab.fill("[name=text]", TEXT)
+    explorer.tab.click("button.main")
+    explorer.tab.wait_for_selector(".problem", state="hidden")
+    explorer.settle()
+    assert explorer.text(".status") == ""
+    explorer.tab.select_option("select >> nth=0", "tiny")  # it reads dates alone
+    explorer.tab.wait_for_selector(".problem:not([hidden])")
+    explorer.tab.emulate_media(color_scheme="dark")  # everything is drawn anew
+    assert explorer.tab.locator(".view").count() == 0
+    assert "before" not in explorer.text(".status")

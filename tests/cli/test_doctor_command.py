@@ -1,10 +1,13 @@
 """`regard doctor`: a table for people, an object for programs, an exit code for both."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
 
+import regard
 from regard.inspection.laws import LAWS
 from regard.models import checkpoint
 
@@ -19,6 +22,21 @@ def test_a_trained_model_is_healthy_and_every_law_is_told(call, model):
     assert all(told[name]["status"] == "pass" for name in ("padding", "caching", "weights", "tokenizer", "resume"))
     assert told["packing"]["reason"] == "it reads one text in each row"
     assert told["caching"]["measured"] <= told["caching"]["tolerance"] == 1e-5
+
+
+def test_a_model_that_was_loaded_is_as_healthy_as_its_folder(model):
+    """It keeps its weights in another layout, of which a copy knows nothing."""
+    loaded = regard.load(model, "cpu")
+    loaded.run("de: 3 May 2001", max_new_tokens=3)
+    found = regard.doctor(loaded, folder=model, only=["accumulation", "resume", "save_load", "weights", "caching"])
+    assert found.healthy, str(found)
+
+
+def test_nothing_but_the_findings_is_printed(model):
+    """PyTorch's profiler tells stderr of itself, once in a process."""
+    asked = f"import regard; print(regard.doctor({str(model)!r}, only='kernel').healthy)"
+    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == ("True\n", "")
 
 
 def test_a_broken_model_is_told_and_the_exit_code_is_1(call, model, monkeypatch):

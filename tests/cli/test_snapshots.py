@@ -8,6 +8,7 @@ from small_model import RECIPE, SMALL
 
 import regard
 from regard.api.snapshots import head_history
+from regard.data.repeats import Repeats
 from regard.errors import ConfigError, FileError, InputError
 from regard.models.checkpoint import load_tensors, snapshot_file, snapshots_of
 
@@ -55,6 +56,19 @@ def test_the_history_of_heads_is_that_of_each_snapshot(run, call, tmp_path):
     record = json.loads(call("look", run, *texts, "--heads", "--snapshots", "--json", "--to", "h.svg", "--force").out)
     assert [one["step"] for one in record["snapshots"]] == [0, 2, 3]
     assert record["snapshots"][2]["heads"][1]["sink"] == pytest.approx(found.reports[2].heads[1].sink)
+
+
+@pytest.mark.slow
+def test_an_induction_head_is_born_while_the_repeats_are_learnt(tmp_path):
+    """The recipe as it is shipped, a few minutes: no head copies at first, and one of the second layer does at last."""
+    regard.train("repeats", tmp_path / "run", progress=False)
+    rows = [Repeats().example("test", place).text for place in range(8)]
+    found = head_history(tmp_path / "run", rows)
+    assert all(one.character != "induction" for one in found.reports[0].heads)
+    born = [one for one in found.reports[-1].heads if one.character == "induction"]
+    assert born
+    assert {one.layer for one in born} == {"decoder.1.self"}
+    assert max(one.repeated or 0 for one in born) > 0.3  # on random letters too, where nothing else is to be learnt
 
 
 def test_what_was_not_kept_is_refused_in_a_sentence(run, model, call):

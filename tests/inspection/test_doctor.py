@@ -27,6 +27,7 @@ from regard.models.config import TransformerConfig
 from regard.models.positions import Positions
 from regard.models.transformer import Transformer
 from regard.training.trainable import Loss, TokenPrediction
+from small_models import small_model
 
 
 def build(architecture: str = "decoder", **options) -> Transformer:
@@ -197,6 +198,27 @@ def test_a_tied_table_that_came_apart_is_found():
     assert not regard.doctor(untied, only=["tying"]).healthy
 
 
+def test_weights_that_are_no_numbers_are_told_once_and_by_name():
+    model = build()
+    with torch.no_grad():
+        model.get_parameter("decoder.layers.1.feedforward.up.bias")[2] = torch.nan
+    found = regard.doctor(model)
+    [broken] = found.broken
+    assert (broken.law, broken.measured) == ("finite", 1)
+    assert broken.smallest == "decoder.layers.1.feedforward.up.bias"
+    assert found.verdict("lengths").reason == "a weight is no number"
+    assert not regard.doctor(model, only=["lengths"]).healthy  # asked alone it is broken
+
+
+def test_weights_that_are_no_numbers_are_still_those_of_the_file(tmp_path):
+    torch.manual_seed(1)
+    loaded = small_model("language_modelling")
+    with torch.no_grad():
+        loaded.module.get_parameter("decoder.layers.1.feedforward.up.weight")[2] = torch.nan
+    loaded.save(tmp_path / "broken")
+    assert regard.doctor(tmp_path / "broken", only=["weights"]).healthy
+
+
 # Anybody's own module
 
 
@@ -257,7 +279,7 @@ def passed(checkup: Checkup) -> set[str]:
 def test_a_module_of_ones_own_is_examined_by_what_it_has():
     found = regard.doctor(Own())
     assert found.healthy, str(found)
-    assert passed(found) == {"lengths", "padding", "batching", "determinism", "accumulation"}
+    assert passed(found) == {"finite", "lengths", "padding", "batching", "determinism", "accumulation"}
     assert found.verdict("caching").reason == "it has no start, step and extend"
     stepping = regard.doctor(OwnStepper())
     assert stepping.healthy, str(stepping)

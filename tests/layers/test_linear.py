@@ -174,6 +174,17 @@ def test_changed_weights_are_the_ones_that_are_used(change):
 
 
 @needs_packing
+@torch.no_grad()
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_does_what_it_is_a_copy_of(copied):
+    linear, inputs = used(Linear(43, 53)), torch.randn(2, 43)
+    torch.testing.assert_close(copied(linear)(inputs), linear(inputs))
+    table, ids = TokenEmbedding(11, 7), torch.tensor([[3, 5, 2]])
+    keep_packed(table)
+    torch.testing.assert_close(copied(table)(ids), table(ids))
+
+
+@needs_packing
 def test_a_weight_that_was_asked_for_may_change_at_any_time():
     linear, inputs = used(Linear(6, 7)), torch.randn(2, 6)
     weight = linear.weight

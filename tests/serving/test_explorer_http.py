@@ -51,6 +51,9 @@ def test_rows_come_over_the_wire_exactly(client, models):
         ({"host": "evil.example:8421"}, 421),
         ({"host": "127.0.0.1.evil.example"}, 421),
         ({"host": ""}, 421),
+        ({"host": "["}, 421),
+        ({"host": "[::1"}, 421),
+        ({"origin": "http://["}, 403),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://127.0.0.1:9999"}, 403),
@@ -63,6 +66,7 @@ def test_what_does_not_come_from_this_machines_own_page_is_refused(client, heade
     found = client.post("/api/read", json={"model": "gpt", "text": TEXT}, headers=headers)
     assert found.status_code == status
     assert "error" in found.json()
+    assert ("shorter" in found.json()["remedy"]) == (status == 413)
     assert "script-src 'self'" in found.headers["content-security-policy"]
 
 
@@ -196,6 +200,9 @@ def test_the_store_forgets_the_longest_unused_and_keeps_the_newest(models):
     kept = one.seen.forwards[0].layers["decoder.0.self"][0]
     numbers = kept.query.numel() + kept.new_keys.numel() + kept.new_values.numel()
     assert one.bytes == 2 * 4 * numbers
+    asked, alone = QUESTIONS["path"], one.bytes
+    asked[1](one, asked[0](new_tokens=3))
+    assert one.bytes == alone + 3 * 2 * 8 * models["gpt"].module.config.vocabulary
     store = TextStore(memory=2 * one.bytes)
     names = [store.put(session, one) for session in "abc"]
     with pytest.raises(GoneError):
@@ -232,3 +239,29 @@ def test_what_is_switched_off_for_one_is_on_for_another(client, models):
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda head: asked(client, "ask/what_if", reading=reading, without=[head]).json(), heads))
     assert [one["change"] for one in found] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "said"),
+    [
+        ("meaning", {"word": "cat", "sentences": ["the cat sat"] * 13}, "13 sentences"),
+        ("meaning", {"word": "cat", "sentences": ["the cat sat " * 200]}, "2,400 characters in a sentence"),
+        ("meaning", {"word": "w" * 101, "sentences": ["the cat sat", "a cat"]}, "no word"),
+        (
+            "meaning",
+            {"word": "cat", "sentences": ["a cat"] * 2, "beside": [{"word": "cat", "sentence": "a cat"}] * 7},
+            "7 words to compare it with",
+        ),
+        ("looks", {"word": "w" * 101}, "no word of the text"),
+        ("patching", {"other": "a" * 10_001}, "10,001 characters"),
+        ("path", {"forced": [1] * 201}, "201 tokens were chosen already"),
+        ("beam", {"forced": [1] * 201}, "201 tokens were chosen already"),
+    ],
+)
+def test_too_much_of_what_can_be_typed_is_an_answer_and_no_error_of_the_page(client, what, body, said):
+    """A browser writes every other status than 200 to its console."""
+    reading = asked(client, model="gpt", text=TEXT, new_tokens=2).json()["reading"]
+    found = asked(client, f"ask/{what}", reading=reading, **body)
+    assert found.status_code == 200
+    assert said in found.json()["error"]
+    assert "anew" not in found.json()["remedy"]

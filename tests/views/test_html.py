@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from regard.views.html import (
     save_html,
     shown_in_words,
 )
+from regard.views.look import seen_page
+from small_models import small_model
 
 HOSTILE = (
     *(
@@ -210,6 +213,22 @@ def test_a_page_with_every_weight_says_so_and_a_row_that_sees_nothing_does_not_c
 
 def test_two_thousand_tokens_are_under_two_megabytes():
     assert len(page_html(long_page()).encode("utf-8")) < 2_000_000
+
+
+@pytest.mark.parametrize(("tokens", "most"), [(128, 2_000_000), (512, 10_000_000)])
+def test_twelve_layers_of_twelve_heads_of_a_model_fit_and_the_share_is_said(tokens, most):
+    torch.manual_seed(7)
+    model = small_model("language_modelling", layers=12, heads=12, width=48, max_positions=tokens)
+    seen = model.look("cat " * (tokens // 4 - 1) + "cat")
+    page = seen_page(seen, model.tokenizer)
+    assert len(page.encode("utf-8")) < most
+    layers = Reader(page).data["layers"]
+    assert len(layers) == 12
+    for layer in layers[::11]:
+        largest = seen.weights(layer["name"]).sort(dim=-1, descending=True).values[..., : layer["k"]]
+        share = re.search(r"on average ([\d.]+) %", layer["shown"])
+        assert share is not None
+        assert float(share.group(1)) == pytest.approx(100 * float(largest.sum(dim=-1).mean()), abs=0.501)
 
 
 @pytest.mark.parametrize("budget", [900_000, 1_800_000, 3_000_000])

@@ -1,6 +1,5 @@
 """`regard doctor`: the laws that a correct model obeys, each with the number and what it may be."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +29,6 @@ def doctor(
     """
     from rich.console import Console
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler tells stderr when it starts and stops
     from regard import api
     from regard.training.progress import console
     from regard.views.checkup import checkup_table

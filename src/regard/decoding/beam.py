@@ -171,12 +171,10 @@ def _steps(stepper: Stepper[S], inputs: Inputs, rule: _Rule) -> Iterator[list[_S
             beam.row = row
 
 
-def check_likely(log_probabilities: Float[Tensor, "rows"]) -> None:
+def check_likely(log_probabilities: Float[Tensor, "*rows"], what: str = "the model's logits") -> None:
     """Refuse probabilities that are no numbers: nothing can be chosen by them."""
     if log_probabilities.isnan().any():
-        raise InputError(
-            "the model's logits hold NaN", "look where it comes from: weights of a training that diverged, or inputs"
-        )
+        raise InputError(f"{what} hold NaN", "look where it comes from: weights of a training that diverged, or inputs")
 
 
 def nothing_left(place: int) -> InputError:

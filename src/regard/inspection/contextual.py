@@ -93,6 +93,8 @@ class Meaning:
 
     def __post_init__(self) -> None:
         vectors = np.stack([one.vectors for one in self.sentences], axis=1).astype(np.float64)
+        if not np.isfinite(vectors).all():
+            raise InputError("the vectors of a word hold NaN or infinity", "look where they come from: the weights")
         units = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-30)
         apart = units[:, :, None] - units[:, None]
         object.__setattr__(self, "cosines", 1 - (apart**2).sum(axis=-1) / 2)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.data.batching import Inputs, Padded
 from regard.data.sentinels import with_gaps
+from regard.decoding.beam import check_likely
 from regard.errors import InputError
 from regard.tasks.generation import Generation
 from regard.tasks.scoring import inputs_of
@@ -51,7 +52,9 @@ class Decisions:
         """The log-probabilities, in float64, of every option; with `copies` of the text side by side."""
         with torch.no_grad():
             logits = module(self.inputs if copies == 1 else repeated(self.inputs, copies))
-        return self.decisions(logits).double().log_softmax(dim=-1)
+        likely = self.decisions(logits).double().log_softmax(dim=-1)
+        check_likely(likely)
+        return likely
 
     def of_chosen(self, likely: Float[Tensor, "copies decisions options"]) -> Float[Tensor, "copies decisions"]:
         """Those of what was decided."""

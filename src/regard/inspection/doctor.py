@@ -15,9 +15,12 @@ import torch
 from regard.errors import InputError, choose
 from regard.inspection.laws import BY_NAME, LAWS, Examined, Law, Trial
 from regard.inspection.laws.files import weights_that_differ
+from regard.inspection.laws.reading import FINITE
 
 SHRINKING, TRIES = 20.0, 200
 """Seconds, and inputs, that are spent on making one smaller."""
+READ = ("weights", "tokenizer")
+"""Laws that compute nothing with the weights."""
 Status = Literal["pass", "broken", "not applicable"]
 
 
@@ -101,19 +104,25 @@ def examine(
     model: Examined, name: str, only: Sequence[str] | None = None, told: Callable[[str], None] | None = None
 ) -> Checkup:
     """Every law, or those of these names, one after the other; `told` hears which one it is."""
-    verdicts = []
+    verdicts: list[Verdict] = []
     for law in chosen_laws(only):
         if told is not None:
             told(law.name)
         begun = time.perf_counter()
-        verdicts.append(_verdict(law, model, begun))
+        verdicts.append(_verdict(law, model, begun, _why_nothing(verdicts) if law.name not in READ else ""))
     return Checkup(name, tuple(verdicts))
 
 
-def _verdict(law: Law, model: Examined, begun: float) -> Verdict:
+def _why_nothing(verdicts: Sequence[Verdict]) -> str:
+    """Why a law that computes says nothing, where weights were found to be no numbers: not twenty times the same."""
+    broken = any(one.law == FINITE and one.status == "broken" for one in verdicts)
+    return "a weight is no number" if broken else ""
+
+
+def _verdict(law: Law, model: Examined, begun: float, nothing: str) -> Verdict:
     """Pass, broken, or not applicable and why."""
-    reason = law.unfit(model)
-    if reason is not None:
+    reason = law.unfit(model) or nothing
+    if reason:
         return Verdict(law.name, law.statement, "not applicable", reason=reason)
     worst, broken, bound = 0.0, None, law.bound(model)
     with torch.random.fork_rng():

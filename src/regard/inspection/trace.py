@@ -213,7 +213,7 @@ class SequenceTrace:
         real = self.real_keys()
         if not chosen:
             return keys.new_zeros(self.heads, 0, keys.shape[2])[:, :, real]
-        return torch.stack([found[place] for place in chosen], dim=1)[:, :, real]
+        return _numbers(torch.stack([found[place] for place in chosen], dim=1)[:, :, real])
 
     def joined(self, what: Literal["new_keys", "new_values"]) -> Float[Tensor, "1 kv_heads keys width"]:
         """All the sequence's keys or values, from every call."""
@@ -298,7 +298,7 @@ class MechanismTrace(SequenceTrace):
                 f"{type(mechanism).__name__}.dense_map gave {tuple(found.shape)} for {len(places)} tokens",
                 "return weights of [batch, heads, queries, keys]",
             )
-        return found[0]
+        return _numbers(found[0])
 
     def _context(self, calls: list[MechanismRecord], text: slice) -> LayerContext:
         """What the text would have been told if it had been read alone and at once."""
@@ -322,6 +322,13 @@ def _trace(calls: Sequence[AnyRecord], rows: list[int], text: slice | None, sequ
     if calls and isinstance(calls[0], MechanismRecord):
         return MechanismTrace(calls, rows, text, sequence)
     return SequenceTrace(calls, rows, text)
+
+
+def _numbers(weights: Float[Tensor, "heads rows keys"]) -> Float[Tensor, "heads rows keys"]:
+    """Refuse weights that are none: a picture would show them as nothing."""
+    if not weights.isfinite().all():
+        raise InputError("the attention weights hold NaN or infinity", "look where they come from: the model's weights")
+    return weights
 
 
 @contextmanager

@@ -51,6 +51,11 @@ class MapModule(nn.Module):
             return self.int8.plain()
         return super().__getattr__(name)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy has its weights as they are: packed is only what was told to be."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.packed = isinstance(self.__dict__["_parameters"], PackedParameters)
+
     def train(self, mode: bool = True) -> Any:
         """Refused where the weight is in 8 bits."""
         if mode and self.int8 is not None:

@@ -113,7 +113,9 @@ def _say_what_is_wrong(app: FastAPI) -> None:
     def misasked(request: Request, error: ValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        return JSONResponse({"error": f"{place}: {first['msg']}", "remedy": "this page is of another version"}, 422)
+        return JSONResponse(
+            {"error": f"{place}: {first['msg']}", "remedy": "open the page anew, if it asked for this"}, 422
+        )
 
     @app.exception_handler(RequestValidationError)
     def unread(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -6,7 +6,7 @@ that is not ours is refused (which stops DNS rebinding), and an Origin that is n
 
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -46,10 +46,10 @@ async def guard(request: Request, call_next: Next) -> Response:
 def refusal(request: Request) -> tuple[int, str] | None:
     """What is wrong with a request, and its status."""
     host = request.headers.get("host", "")
-    if not is_loopback(urlsplit(f"//{host}").hostname or ""):
+    if not is_loopback(_parts(f"//{host}").hostname or ""):
         return 421, "this server answers to 127.0.0.1 and localhost alone"
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and _parts(origin).netloc != host:
         return 403, "another site's page may not ask"
     length = request.headers.get("content-length", "0")
     if request.method == "POST":
@@ -62,5 +62,14 @@ def refusal(request: Request) -> tuple[int, str] | None:
     return None
 
 
+def _parts(address: str) -> SplitResult:
+    """Of an address that may be none: one with half a bracket has no name, and is nobody's."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
+
+
 def _refused(status: int, problem: str) -> Response:
-    return JSONResponse({"error": problem, "remedy": "open the page at the address it was started with"}, status)
+    remedy = "give a shorter text" if status == 413 else "open the page at the address it was started with"
+    return JSONResponse({"error": problem, "remedy": remedy}, status)

@@ -16,6 +16,7 @@ from regard.data.labels import LABELLED, Labelling, labels_of, read_labelled
 from regard.data.objectives import Example
 from regard.data.splits import hold_out_labelled
 from regard.data.stream import BatchStream, ByLength, FewShapes, Position
+from regard.decoding.beam import check_likely
 from regard.decoding.engine import listeners
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
@@ -137,6 +138,7 @@ class Classification(Task[Examples]):
         how = _labelling(model.data, model.module, model.tokenizer)
         answers: dict[int, Answer] = {}
         for places, _, logits in _read(model, how, [Example(ids, []) for ids in how.sources(texts)]):
+            check_likely(logits)
             for place, shares in zip(places, logits.double().softmax(dim=-1).tolist(), strict=True):
                 ranked = sorted(zip(how.labels, shares, strict=True), key=lambda entry: -entry[1])
                 shown = "  ".join(f"{label} {share:.3f}" for label, share in ranked)

@@ -17,6 +17,7 @@ from regard.data.cloze import MASK, Cloze
 from regard.data.corpus import Corpus, Pair, Split
 from regard.data.sources import PAIR
 from regard.data.stream import BatchStream, Position, by_length
+from regard.decoding.beam import check_likely
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.models.network import Network
@@ -117,6 +118,7 @@ class ClozeTask(Task[Corpus]):
             logits: Tensor = model.module(inputs)
             for ids, row in zip(inputs.tokens.rows(), logits, strict=True):
                 places = [place for place, one in enumerate(ids) if one in how.gap_ids]
+                check_likely(row[places])
                 likely = row[places].double().softmax(dim=-1).max(dim=-1)
                 chosen = likely.indices.tolist()
                 fills = [

@@ -12,6 +12,7 @@ from regard.data.batching import IGNORED, Inputs, Padded
 from regard.data.masking import Masking
 from regard.data.splits import TextDocument
 from regard.data.windows import in_order
+from regard.decoding.beam import check_likely
 from regard.decoding.strategies import Strategy
 from regard.errors import InputError
 from regard.tasks.data_table import DataTable
@@ -81,6 +82,7 @@ class MaskedLanguageModelling(OfDocuments):
     def _likeliest(self, token: Tokenizer, logits: Float[Tensor, "vocab"]) -> dict[tuple[int, str], float]:
         """Ids with their texts and probabilities, best first; special tokens fill nothing."""
         special = torch.tensor(sorted(token.special_ids.values()), device=logits.device)
+        check_likely(logits)
         likely = logits.double().index_fill(0, special, -torch.inf).softmax(dim=0).topk(min(LIKELIEST, len(logits)))
         pairs = zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
         return {(one, token.token_text(one)): value for one, value in pairs}

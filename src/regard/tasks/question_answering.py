@@ -23,6 +23,7 @@ from regard.data.questions import (
 )
 from regard.data.splits import Splits, hold_out
 from regard.data.stream import BatchStream, Position, by_length
+from regard.decoding.beam import check_likely
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError, InputError
 from regard.metrics.answers import overlap, same_answer
@@ -220,6 +221,7 @@ def best_span(logits: Float[Tensor, "tokens 2"], row: SpanExample) -> Found:
     """
     count = len(row.offsets)
     likely = logits[: len(row.source)].double().log_softmax(dim=0)
+    check_likely(likely)
     if not count:
         return Found(0, 0, float(likely[0].sum()))
     here = likely[row.first : row.first + count]

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from regard.axes import Hidden
 from regard.data.batching import Inputs, Padded
 from regard.data.corpus import Corpus, Split
+from regard.decoding.beam import check_likely
 from regard.decoding.strategies import Strategy
 from regard.errors import ConfigError
 from regard.models.network import Network
@@ -62,7 +63,9 @@ class SentenceEmbedding(Task[Corpus]):
         refuse_decoding(self.name, strategy, max_new_tokens)
         answers = []
         for first in range(0, len(texts), TOGETHER):
-            for vector in sentence_vectors(model, self.options, texts[first : first + TOGETHER]).tolist():
+            vectors = sentence_vectors(model, self.options, texts[first : first + TOGETHER])
+            check_likely(vectors, "the model's vectors")
+            for vector in vectors.tolist():
                 more = f" … ({len(vector)} numbers)" if len(vector) > SHOWN else ""
                 shown = " ".join(f"{number:.4f}" for number in vector[:SHOWN]) + more
                 answers.append(Answer(vector, shown, {"vector": vector}))

@@ -100,7 +100,10 @@ class FourSteps:
                     f"pass {name} as {list(shape)}, with at least one key",
                 )
             if not np.isfinite(found).all():
-                raise InputError(f"{name} holds numbers that are not finite", "say what may not be seen in `allowed`")
+                raise InputError(
+                    f"{name} holds numbers that are not finite",
+                    "look where they come from; of a key that may not be seen say so in `allowed`",
+                )
         if self.allowed.dtype != np.bool_:
             raise InputError(
                 f"`allowed` holds {self.allowed.dtype}", "pass True for a key that may be seen, else False"

@@ -35,7 +35,7 @@ MOST_STEPS = 200
 class OfPath(PageQuestion):
     """A path: the ids it begins with, and how it goes on; and under which settings its steps are shown."""
 
-    forced: tuple[int, ...] = Field((), max_length=MOST_STEPS)
+    forced: tuple[int, ...] = ()
     written: Literal["greedy", "sample"] = "greedy"
     seed: int = Field(0, ge=0)
     temperature: float = Field(1.0, gt=0, le=10)
@@ -54,7 +54,7 @@ class OfBeam(PageQuestion):
 
     beams: int = Field(4, ge=1, le=16)
     length_penalty: float = Field(1.0, ge=-5, le=5)
-    forced: tuple[int, ...] = Field((), max_length=MOST_STEPS)
+    forced: tuple[int, ...] = ()
     new_tokens: int | None = Field(None, ge=1, le=MOST_STEPS)
 
 
@@ -65,6 +65,11 @@ class LogitWatch(StepWatch):
     scores: list[Tensor] = field(default_factory=list)
     model: list[Tensor] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """What keeping it takes: of a large vocabulary more than the text's."""
+        return sum(one.numel() * one.element_size() for one in [*self.scores, *self.model])
 
     def told(self, logits: Tensor, generated: Generated, chosen: int) -> None:
         """The same, and what came of the model's own filters."""
@@ -152,6 +157,10 @@ def _limit(reading: ExploredText, asked: int | None) -> int | None:
 def _begun(reading: ExploredText, forced: tuple[int, ...]) -> Inputs:
     """What the model reads, and the ids that stand there already."""
     model = reading.model
+    if len(forced) > MOST_STEPS:
+        raise InputError(
+            f"{len(forced):,} tokens were chosen already", f"choose up to {MOST_STEPS}, or read them as text"
+        )
     if any(one >= model.module.config.vocabulary or one < 0 for one in forced):
         raise InputError(f"one of {list(forced)[:8]} is no token", f"use 0 to {model.module.config.vocabulary - 1}")
     inputs = model.writer.begun(model, [reading.text]).to(model.device)

@@ -3,14 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import Field
-
 from regard.api.exploring.reading import ExploredText
 from regard.api.exploring.what_if import answer_of, require_short
 from regard.errors import InputError
 from regard.inspection.maps import labels
 from regard.views.exploring.recorded import OfLayer, PageQuestion
 
+LONGEST_OTHER = 10_000
+"""Characters of a text that is patched."""
 MOST_SHOWN = 64
 """Tokens of a map that is drawn with a cell for each weight."""
 
@@ -18,7 +18,7 @@ MOST_SHOWN = 64
 class OfOther(PageQuestion):
     """Another text, of as many tokens."""
 
-    other: str = Field(max_length=10_000)
+    other: str
 
 
 def lens_of(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
@@ -29,6 +29,8 @@ def lens_of(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
 def patching_of(reading: ExploredText, asked: OfOther) -> dict[str, Any]:
     """Which vectors of this text bring its answer back when the other is read."""
     require_short(reading)
+    if len(asked.other) > LONGEST_OTHER:
+        raise InputError(f"the second text has {len(asked.other):,} characters", "give one as long as the first")
     reading.model.check(asked.other)
     found = reading.model.patching(reading.text, asked.other, target=reading.target)
     pieces = reading.tokenizer.pieces

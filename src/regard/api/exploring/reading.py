@@ -39,7 +39,7 @@ class ExploredText(ShownRecording):
     seconds: float
     new_tokens: int | None = None
     kept: dict[Any, Any] = field(default_factory=dict)
-    """What was computed of it for some questions."""
+    """What was computed of it for some questions, each with the `bytes` it takes."""
 
     def record(self, part: int = 0) -> dict[str, Any]:
         """What the page is told of it: the answer, the tokens and the layers."""
@@ -49,8 +49,8 @@ class ExploredText(ShownRecording):
 
     @property
     def bytes(self) -> int:
-        """What keeping it takes: queries, keys and values of every layer."""
-        total = 0
+        """What keeping it takes: queries, keys and values of every layer, and what was computed of it."""
+        total: int = sum(one.bytes for one in list(self.kept.values()))
         for forward in self.seen.forwards:
             for call in (call for calls in forward.layers.values() for call in calls):
                 kept = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,6 +24,8 @@ LONGEST_BUILT = 4000
 """Characters of a text whose words are built."""
 MOST_SENTENCES = 12
 MOST_SENSES = 6
+LONGEST_SENTENCE = 2000
+"""Characters."""
 
 
 class OfSense(BaseModel):
@@ -31,16 +33,16 @@ class OfSense(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    word: str = Field(max_length=100)
-    sentence: str = Field(max_length=2000)
+    word: str
+    sentence: str
 
 
 class OfWord(PageQuestion):
     """A word of several sentences."""
 
-    word: Annotated[str, Field(max_length=100)]
-    sentences: Annotated[list[Annotated[str, Field(max_length=2000)]], Field(max_length=MOST_SENTENCES)]
-    beside: Annotated[list[OfSense], Field(max_length=MOST_SENSES)] = Field(default_factory=list)
+    word: str
+    sentences: list[str]
+    beside: list[OfSense] = Field(default_factory=list)
 
 
 def _named(reads: Reading, symbols: Sequence[str]) -> list[str]:
@@ -87,7 +89,10 @@ def tokens_record(reading: ExploredText, asked: PageQuestion) -> dict[str, Any]:
 def meaning_of(reading: ExploredText, asked: OfWord) -> dict[str, Any]:
     """How far apart the layers move a word, and what moved it."""
     model = reading.model
+    _check_few(len(asked.sentences), MOST_SENTENCES, "sentences")
+    _check_few(len(asked.beside), MOST_SENSES, "words to compare it with")
     for sentence in (*asked.sentences, *(one.sentence for one in asked.beside)):
+        _check_few(len(sentence), LONGEST_SENTENCE, "characters in a sentence")
         model.check(sentence)
     if not asked.beside:
         found = word_in_sentences(model.module, model.tokenizer, asked.sentences, asked.word)
@@ -96,3 +101,9 @@ def meaning_of(reading: ExploredText, asked: OfWord) -> dict[str, Any]:
     near = nearness(model.module, model.tokenizer, asked.sentences, asked.word, senses)
     said = {"findings": findings(near.meaning), "senses": [one._asdict() for one in senses]}
     return {**meaning_record(near.meaning), **said, "near": near.cosines.tolist()}
+
+
+def _check_few(count: int, most: int, what: str) -> None:
+    """What somebody can type is refused in a sentence."""
+    if count > most:
+        raise InputError(f"{count:,} {what} are more than are shown together", f"give up to {most:,}")

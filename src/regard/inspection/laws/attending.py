@@ -1,5 +1,6 @@
 """Laws of attention itself: the formula, what a window sees, rows that may see nothing, and which kernel ran."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -249,6 +250,7 @@ def _ran(name: str, found: set[str]) -> bool:
 @torch.no_grad()
 def _kernel(model: Examined, trial: Trial) -> float:
     """How many kinds of calls did not run on the kernel that `which_kernel` names; by a profiler."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler tells stderr when it starts and stops
     wrong = 0
     for one in _kinds(model, trial):
         if type(one.part) is not Attend or one.query.shape[2] == 1:

@@ -142,7 +142,10 @@ def _same(model: Examined, file: FileTensors, module: Slots, name: str) -> bool:
     stored = file.read(kept)
     if slots[0].skip_rows:
         stored, made = stored[slots[0].skip_rows :], made[slots[0].skip_rows :]
-    return stored.shape == made.shape and torch.equal(stored.to(made.dtype), made)
+    stored = stored.to(made.dtype)
+    if stored.shape != made.shape:
+        return False
+    return bool(((stored == made) | (stored.isnan() & made.isnan())).all())
 
 
 def _today(name: str) -> str:
@@ -154,7 +157,7 @@ def _no_file(model: Examined) -> str | None:
     if (reason := needs_network(model)) is not None:
         return reason
     if model.folder is None or not model.folder.is_dir():
-        return "it was given without a folder, so there is no file to compare with"
+        return "there is no folder with safetensors to compare it with"
     if is_adapter(model.folder):
         return "its folder holds an adapter, whose base is elsewhere"
     whole = (model.folder / WEIGHTS).is_file() or (model.folder / INDEX).is_file()

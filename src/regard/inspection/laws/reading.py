@@ -17,12 +17,23 @@ from regard.inspection.laws.law import Law, Trial
 
 LENGTHS, SOURCE_LENGTHS = (7, 3, 5, 1), (3, 8, 1, 5)
 LONGEST = 11
+FINITE = "finite"
+"""The law without which no other that computes says anything."""
 
 
 def batch_of(model: Examined, how: str = "", lengths: tuple[int, ...] = LENGTHS) -> Trial:
     """Texts of these lengths, with sources where they are read."""
     sources = model.texts(*(SOURCE_LENGTHS[: len(lengths)]), seed=1) if model.reads_source else ()
     return Trial(how, model.texts(*lengths), sources)
+
+
+def _every_weight(model: Examined) -> Iterator[Trial]:
+    yield from (Trial(part=name) for name, _ in model.original.named_parameters())
+
+
+def _finite(model: Examined, trial: Trial) -> float:
+    """How many numbers of a weight are none."""
+    return float(int((~model.original.get_parameter(trial.part).isfinite()).sum()))
 
 
 def _lengths_tried(model: Examined) -> Iterator[Trial]:
@@ -150,6 +161,17 @@ def _tying(model: Examined, trial: Trial) -> float:
 
 
 READING = (
+    Law(
+        FINITE,
+        "Every weight is a finite number.",
+        _every_weight,
+        _finite,
+        {"": "a training that diverged, or a file that was damaged"},
+        tolerance=0.0,
+        unit="numbers that are not finite",
+        shrinks=False,
+        rounds=False,
+    ),
     Law(
         "lengths",
         "A text of any length, one token among them, gives finite logits and gradients.",

@@ -16,7 +16,7 @@ const KEYS = {
   lines: "Keys: ↑ ↓ from token to token, ← → to the other column, Enter pins, Esc lets go.",
   map: "Keys: arrows from weight to weight (with Shift by ten), + and − zoom, 0 shows the whole map, Enter pins, Esc lets go.",
   text: "Keys: arrows from token to token, Enter pins, Esc lets go.",
-  sheet: "Each square is one head: rows look, columns are looked at, darker is more. Choose one to see it large.",
+  sheet: "Each square is one head: rows look, columns are looked at, the stronger the colour, the more. Choose one to see it large.",
 };
 
 function shortNumber(number) {

@@ -30,7 +30,7 @@ MEASURED, FEWEST_ROWS = 2**22, 32
 MOST_MERGED = 1024
 """Tokens of a text whose whole map of words is made at once."""
 MOST_ROWS = 64
-"""Rows answered at once: a word has no more pieces."""
+"""Rows answered at once."""
 
 
 class OfHead(OfLayer):
@@ -55,7 +55,7 @@ class OfRow(OfHead):
 class OfLooks(PageQuestion):
     """A word of the text."""
 
-    word: str = Field(max_length=100)
+    word: str
 
 
 class OfWindow(OfHead):

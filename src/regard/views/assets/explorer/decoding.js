@@ -2,8 +2,10 @@
 // alternative can be taken, and the model goes on from there.
 
 import { choice, h, percent, token } from "./dom.js";
+import { among, number, whole } from "./said.js";
 
 const FRESH = { temperature: 1, top_k: 0, top_p: 1, seed: 0, written: "greedy" };
+const MOST_BEAMS = 16, LAST = 2 ** 31 - 1;
 const SOON = 120; // milliseconds after the last move of a slider
 
 export class Decoding {
@@ -15,10 +17,16 @@ export class Decoding {
   constructor(app, body) {
     this.app = app;
     const kept = app.state.more;
-    this.how = kept.search ?? "steps";
-    this.settings = Object.fromEntries(Object.entries(FRESH).map(([name, usual]) => [name, kept[name] === undefined ? usual : typeof usual === "number" ? Number(kept[name]) : kept[name]]));
-    this.beams = Number(kept.beams ?? 4);
-    this.forced = (kept.forced ?? "").split(".").filter(Boolean).map(Number);
+    this.how = among(kept.search, ["steps", "beam"], "steps");
+    this.settings = {
+      temperature: number(kept.temperature, FRESH.temperature, 0.1, 2),
+      top_k: whole(kept.top_k, FRESH.top_k, 0, 50),
+      top_p: number(kept.top_p, FRESH.top_p, 0.05, 1),
+      seed: whole(kept.seed, FRESH.seed, 0, LAST),
+      written: among(kept.written, ["greedy", "sample"], FRESH.written),
+    };
+    this.beams = whole(kept.beams, 4, 1, MOST_BEAMS);
+    this.forced = (kept.forced ?? "").split(".").filter((one) => /^\d{1,9}$/.test(one)).map(Number);
     this.controls = h("div", {});
     this.area = h("div", {});
     body.append(choice("Search", [["steps", "Step by step"], ["beam", "Beam search"]], this.how, (how) => this.turn(how)), this.controls, this.area);
@@ -59,8 +67,8 @@ export class Decoding {
   }
 
   beamSize() {
-    const input = h("input", { type: "number", name: "beams", min: 1, max: 16, value: this.beams, onchange: () => {
-      this.beams = Math.min(Math.max(Math.round(Number(input.value)) || 1, 1), 16);
+    const input = h("input", { type: "number", name: "beams", min: 1, max: MOST_BEAMS, value: this.beams, onchange: () => {
+      this.beams = whole(input.value, 1, 1, MOST_BEAMS);
       input.value = this.beams;
       this.keep();
       this.update();

@@ -32,6 +32,7 @@ export function token(text) {
 }
 
 export function percent(share) {
+  if (share < 0) return share > -0.0005 ? "0 %" : "−" + percent(-share);
   if (share >= 0.0995) return (100 * share).toFixed(0) + " %";
   return share >= 0.0005 ? (100 * share).toFixed(1) + " %" : share > 0 ? "< 0.1 %" : "0 %";
 }

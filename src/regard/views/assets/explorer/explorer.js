@@ -17,9 +17,11 @@ import { WhatIf } from "./whatif.js";
 import { Flow, Lens, Patch } from "./lens.js";
 import { SideBySide } from "./compare.js";
 import { Training } from "./training.js";
+import { whole } from "./said.js";
 import { Shown } from "./shown.js";
 
 export const VIEWS = [Overview, OneHead, FourSteps, Decoding, WhatIf, Lens, Patch, Flow, Tokens, Meaning, SideBySide, Training];
+const MOST_WRITTEN = 1024, LAST = 2 ** 31 - 1;
 const LONG = 4000; // characters of a text that a model does not go on with unless it is asked to
 const LONGEST_LINK = 6000; // characters of a text that a link carries
 const FRESH = { view: "overview", layer: "", head: 0, row: -1, words: false, more: {} }; // `more` is what views keep themselves
@@ -66,11 +68,11 @@ export class Explorer extends Shown {
   restore() {
     const said = this.linked ? Object.fromEntries(new URLSearchParams(location.hash.slice(1))) : {};
     const { model, text, target, tokens, view = FRESH.view, layer = FRESH.layer, head = FRESH.head, row = FRESH.row, words, ...more } = said;
-    this.state = { model, text, target, tokens, view, layer, head: Number(head), row: Number(row), words: words === "1", more, ...this.opening };
+    this.state = { model, text, target, tokens, view, layer, head: whole(head, 0, 0, LAST), row: whole(row, -1, -1, LAST), words: words === "1", more, ...this.opening };
     if (!this.models.some((one) => one.name === this.state.model)) this.state.model = this.models[0].name;
     this.state.text ??= this.model.example;
     this.state.target ??= "";
-    this.state.tokens ??= "";
+    this.state.tokens = String(whole(tokens, "", 0, MOST_WRITTEN));
   }
 
   remember() {
@@ -123,7 +125,8 @@ export class Explorer extends Shown {
 
   change(name) {
     const example = this.state.text === this.model.example;
-    Object.assign(this.state, { model: name, layer: "", head: 0, row: -1 });
+    const { key, off, forced, step, ...more } = this.state.more; // what they name is of that model
+    Object.assign(this.state, { model: name, layer: "", head: 0, row: -1, more });
     if (example) this.state.text = this.model.example;
     this.build();
     this.read();
@@ -135,7 +138,7 @@ export class Explorer extends Shown {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event);
     } });
     this.target = h("input", { type: "text", name: "target", value: this.state.target, dir: "auto", autocomplete: "off" });
-    this.tokens = h("input", { type: "number", name: "tokens", value: this.state.tokens, min: 0, max: 1024, placeholder: continues ? "20" : "" });
+    this.tokens = h("input", { type: "number", name: "tokens", value: this.state.tokens, min: 0, max: MOST_WRITTEN, placeholder: continues ? "20" : "" });
     const more = [];
     if (writes && reads_source) more.push(h("label", {}, "Its answer is given (optional)", this.target));
     if (continues) more.push(h("label", { className: "short" }, "Tokens to write", this.tokens));
@@ -148,7 +151,15 @@ export class Explorer extends Shown {
   submit(event) {
     event.preventDefault();
     Object.assign(this.state, { text: this.text.value, target: this.target.value, tokens: this.tokens.value, row: -1 });
+    this.leave();
     this.read();
+  }
+
+  // What was chosen of the text before: heads that are off stay so, its keys and edges are not those of another.
+  leave() {
+    const { key, off = "", ...more } = this.state.more;
+    const heads = off.split(",").filter((one) => one.split(":").length === 2);
+    this.state.more = heads.length ? { ...more, off: heads.join(",") } : more;
   }
 
   asked() {
@@ -180,11 +191,17 @@ export class Explorer extends Shown {
       this.show();
     } catch (error) {
       if (this.latest !== asked) return;
-      this.status.textContent = "";
+      this.keepBefore(asked);
       this.complain(error);
     } finally {
       if (this.latest === asked) this.root.removeAttribute("aria-busy");
     }
+  }
+
+  // A text that cannot be read: what was read before stays, and says that it is not this; of another model it goes.
+  keepBefore({ model }) {
+    if (this.reading?.model !== model) this.reading = null;
+    this.status.textContent = this.reading ? "What is shown below is still of the text before." : "";
   }
 
   complain(error) {

@@ -8,10 +8,10 @@ const WRITTEN = 14; // with more columns than this a cell has no room for its nu
 export function grid(name, rows, columns, values, { digits = 2, largest = null, head = "" } = {}) {
   const most = largest ?? Math.max(...values.flat().map(Math.abs), 1e-9);
   const power = most < 0.05 ? Math.ceil(-Math.log10(most)) : 0, unit = 10 ** -power;
-  const named = (one) => (typeof one === "string" ? token(one) : one);
+  const named = (one) => (typeof one === "string" ? token(one) : one), plain = (one) => (typeof one === "string" ? one : one.textContent);
   const cell = (number, row, column) => {
     const shown = fixed(number / unit, digits);
-    const made = h("td", { className: number < 0 ? "negative" : "positive", title: `${rows[row]} → ${columns[column]}: ${power ? number.toExponential(2).replaceAll("-", "−") : fixed(number, 4)}` });
+    const made = h("td", { className: number < 0 ? "negative" : "positive", title: `${plain(rows[row])} → ${plain(columns[column])}: ${power ? number.toExponential(2).replaceAll("-", "−") : fixed(number, 4)}` });
     made.append(columns.length > WRITTEN ? h("span", { className: "unseen" }, shown) : shown);
     made.style.setProperty("--size", Math.min(Math.abs(number) / most, 1));
     return made;

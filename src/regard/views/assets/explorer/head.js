@@ -4,16 +4,18 @@ import { SPECIAL, unitsOf } from "../weights.js";
 import { choice, h, percent, selector, signed, token } from "./dom.js";
 import { NO_ATTENTION, layerInWords, sideNames } from "./kinds.js";
 import { Lines } from "./lines.js";
+import { among } from "./said.js";
 import { saving } from "./save.js";
 import { HeatMap } from "./map.js";
 import { unpack } from "./source.js";
 
 const LISTED = 10;
+const TOGETHER = 64; // rows that are asked for at once
 
 export class OneHead {
   static id = "head";
   static title = "One head";
-  static lead = "Choose a token on the left: the lines show which tokens this head looks at from there, thicker for more. All numbers are exact and add up to 100 %.";
+  static lead = "Choose a token on the left: the lines show which tokens this head looks at from there, thicker for more. All numbers are exact.";
   static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
 
   constructor(app, body) {
@@ -28,7 +30,7 @@ export class OneHead {
     this.head = app.head;
     const { tokens, layers } = app.reading;
     this.units = { row: unitsOf(tokens[layer.rows], app.state.words), column: unitsOf(tokens[layer.columns], app.state.words) };
-    const how = app.state.more.draw ?? "lines";
+    const how = among(app.state.more.draw, ["lines", "map"], "lines");
     const heads = Array.from({ length: layer.heads }, (_, head) => [head, String(head)]);
     const words = h("label", { className: "check" }, h("input", { type: "checkbox", checked: app.state.words, onchange: (event) => this.change({ words: event.target.checked, row: -1 }, "input[type=checkbox]") }), "Whole words");
     this.readout = h("p", { className: "readout", role: "status" });
@@ -40,7 +42,7 @@ export class OneHead {
         choice("Head", heads, this.head, (head) => this.change({ head }, ".heads-choice input:checked"), "heads-choice"),
         choice("Draw", [["lines", "Lines"], ["map", "Map"]], how, (draw) => this.change({ more: { ...app.state.more, draw } }, ".draw-choice input:checked"), "draw-choice"),
         words),
-      h("p", { className: "quiet" }, `${layer.name}: ${layerInWords(layer)}.`),
+      h("p", { className: "quiet" }, `${layer.name}: ${layerInWords(layer)}; ${layer.mechanism ? "they need not add up to 100 %, and may be below 0" : "the weights of a row add up to 100 %"}.`),
       this.readout,
       h("div", { className: "split" }, this.area, this.partners),
       app.beside ? "" : saving(app));
@@ -78,10 +80,12 @@ export class OneHead {
   // The exact weights of one unit: from a word the mean of its pieces' rows, to a word the sum over its pieces.
   async weights(unit) {
     const { row, column } = this.units;
-    const rows = Array.from({ length: Math.min(row.first[unit + 1] - row.first[unit], 64) }, (_, at) => row.first[unit] + at);
-    const { shape, data } = unpack((await this.app.ask("rows", { layer: this.layer.name, head: this.head, rows })).weights);
-    const found = new Float64Array(column.count);
-    for (let at = 0; at < data.length; at++) found[column.of[at % shape[1]]] += data[at] / shape[0];
+    const found = new Float64Array(column.count), first = row.first[unit], count = row.first[unit + 1] - first;
+    for (let begun = 0; begun < count; begun += TOGETHER) {
+      const rows = Array.from({ length: Math.min(count - begun, TOGETHER) }, (_, at) => first + begun + at);
+      const { shape, data } = unpack((await this.app.ask("rows", { layer: this.layer.name, head: this.head, rows })).weights);
+      for (let at = 0; at < data.length; at++) found[column.of[at % shape[1]]] += data[at] / count;
+    }
     return found;
   }
 

@@ -28,7 +28,7 @@ function table(record) {
   return h("div", {},
     h("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": "What each layer would decide" }, h("table", { className: "vectors" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "after"), ...record.decided.map((one) => h("th", { scope: "col" }, token(one))))), h("tbody", {}, ...rows))),
-    h("p", { className: "quiet" }, "The last layer is on top. Each cell has the likeliest token there; the darker, the likelier what the whole model decided (above the columns)."));
+    h("p", { className: "quiet" }, "The last layer is on top. Each cell has the likeliest token there; the stronger its colour, the likelier what the whole model decided (above the columns)."));
 }
 
 export class Flow {
@@ -93,7 +93,7 @@ export class Patch {
       const record = await this.app.ask("patching", { other });
       this.area.replaceChildren(
         h("p", {}, "The first text decides for ", token(record.chosen), ", the second for ", token(record.instead), "."),
-        ...record.stacks.map((one) => h("section", { className: "step" }, h("h3", {}, one.layers[0].split(".")[0]), grid("What comes back", one.layers, one.tokens.map((text, at) => (text === one.other[at] ? text : `${text} / ${one.other[at]}`)), one.recovered, { largest: 1, head: "vector before" }))));
+        ...record.stacks.map((one) => h("section", { className: "step" }, h("h3", {}, one.layers[0].split(".")[0]), grid("What comes back", one.layers, one.tokens.map((text, at) => (text === one.other[at] ? text : h("span", {}, token(text), " / ", token(one.other[at])))), one.recovered, { largest: 1, head: "vector before" }))));
     } catch (error) {
       this.area.replaceChildren(h("p", { className: "problem", role: "alert" }, error.message));
     }

@@ -84,7 +84,7 @@ export class Lines {
     this.from.box.setAttribute("aria-activedescendant", `from-${shown?.unit ?? this.view.current}`);
     this.fill(this.to, (at) => {
       const weight = shown?.weights[at] ?? 0;
-      const row = h("div", { className: "row" + (weight ? "" : " none"), role: "listitem" }, token(units.column.texts[at]), h("span", { className: "weight" }, Math.abs(weight) >= 0.0005 ? percent(Math.abs(weight)) : ""));
+      const row = h("div", { className: "row" + (weight ? "" : " none"), role: "listitem" }, token(units.column.texts[at]), h("span", { className: "weight" }, Math.abs(weight) >= 0.0005 ? percent(weight) : ""));
       row.style.setProperty("--share", Math.min(Math.abs(weight), 1));
       return row;
     });

@@ -6,7 +6,8 @@ import { DIFFUSE_BELOW, LINEAR_UP_TO, label } from "../weights.js";
 import { h, token } from "./dom.js";
 import { unpack } from "./source.js";
 
-const LEFT = 96, TOP = 84, TALLEST = 620, NAMED = 13;
+const LEFT = 96, TOP = 84, RIGHT = 52, // room for names, the last of which lean out
+  TALLEST = 620, NAMED = 13;
 
 export class HeatMap {
   constructor(view, area) {
@@ -87,7 +88,7 @@ export class HeatMap {
 
   get size() {
     const [top, bottom, left, right] = this.window;
-    const width = Math.max(this.canvas.clientWidth - LEFT - 4, 120);
+    const width = Math.max(this.canvas.clientWidth - LEFT - RIGHT, 120);
     const cell = Math.min(width / (right - left), TALLEST / (bottom - top), 44);
     return { wide: cell * (right - left), tall: cell * (bottom - top), cell };
   }

@@ -2,6 +2,7 @@
 
 import { choice, fixed, h, percent, selector, signed, svg } from "./dom.js";
 import { CHARACTERS, MEASURES, NO_ATTENTION, REPEATED, grammarMeasures, layerInWords } from "./kinds.js";
+import { among } from "./said.js";
 import { unpack } from "./source.js";
 
 const SIZE = 84;
@@ -9,15 +10,15 @@ const SIZE = 84;
 export class Overview {
   static id = "overview";
   static title = "All heads";
-  static lead = "Each square is one head: its rows are the tokens that look, its columns the tokens they look at, and darker means more. Choose one to see it large.";
+  static lead = "Each square is one head: its rows are the tokens that look, its columns the tokens they look at, and the stronger the colour, the more. Choose one to see it large.";
   static refuses = (app) => (app.reading.layers.length ? null : NO_ATTENTION);
 
   constructor(app, body) {
     this.app = app;
-    this.how = app.state.more.how ?? "maps";
     this.area = h("div", {});
     this.known = MEASURES;
     const ways = [["maps", "Maps"], ["scatter", "Scatter"], ["table", "Table"], ...(this.reads ? [["grammar", "Grammar"]] : [])];
+    this.how = among(app.state.more.how, ways.map(([way]) => way), "maps");
     body.append(choice("Show", ways, this.how, (how) => this.turn(how)), this.area);
     this.turn(this.how);
   }
@@ -201,7 +202,7 @@ function drawn(heads, { x, y, colour }, view) {
 }
 
 function legend(heads, colour) {
-  if (colour !== "character") return h("p", { className: "quiet" }, "Darker is more.");
+  if (colour !== "character") return h("p", { className: "quiet" }, "The stronger the colour, the more.");
   const there = CHARACTERS.filter((name) => heads.some((one) => one.character === name));
   return h("ul", { className: "legend" }, ...there.map((name) => h("li", {}, h("i", { className: "dot kind-" + CHARACTERS.indexOf(name) }), name)));
 }

@@ -1,5 +1,7 @@
 // A reading, and what of it is shown: what the explorer and each side of a comparison have in common.
 
+import { whole } from "./said.js";
+
 export class Shown {
   get layer() {
     const { layers } = this.reading;
@@ -7,7 +9,7 @@ export class Shown {
   }
 
   get head() {
-    return Math.min(Math.max(Number(this.state.head) || 0, 0), this.layer.heads - 1);
+    return whole(this.state.head, 0, 0, this.layer.heads - 1);
   }
 
   // A question about the reading, asked once.

@@ -3,6 +3,7 @@
 import { label } from "../weights.js";
 import { choice, fixed, h, percent, selector, token } from "./dom.js";
 import { NO_ATTENTION, sideNames } from "./kinds.js";
+import { whole } from "./said.js";
 
 const FIRST = 8; // numbers of a vector that are shown before more are asked for
 
@@ -44,8 +45,8 @@ export class FourSteps {
 
   async fill() {
     try {
-      const key = this.app.state.more.key;
-      this.record = await this.app.ask("steps", { layer: this.app.layer.name, head: this.app.head, row: this.row, ...(key === undefined ? {} : { key: Number(key) }) });
+      const key = whole(this.app.state.more.key, undefined, 0, Infinity);
+      this.record = await this.app.ask("steps", { layer: this.app.layer.name, head: this.app.head, row: this.row, ...(key === undefined ? {} : { key }) });
       this.draw();
     } catch (error) {
       this.area.replaceChildren();

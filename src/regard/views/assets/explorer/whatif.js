@@ -2,8 +2,10 @@
 
 import { choice, cutInWords, fixed, h, percent, signed, token } from "./dom.js";
 import { decides } from "./kinds.js";
+import { among } from "./said.js";
 
 const MOST = 16; // decisions that are listed
+const NAMED = /^[\w.-]{1,60}:(\d{1,4}|all)(:\d{1,9}:\d{1,9})?$/; // a head, or an edge of one
 
 export class WhatIf {
   static id = "whatif";
@@ -14,8 +16,8 @@ export class WhatIf {
   constructor(app, body) {
     this.app = app;
     const kept = app.state.more;
-    this.off = new Set((kept.off ?? "").split(",").filter(Boolean));
-    this.ablation = kept.ablation ?? "zero";
+    this.off = new Set((kept.off ?? "").split(",").filter((one) => NAMED.test(one)));
+    this.ablation = among(kept.ablation, ["zero", "mean"], "zero");
     this.grid = h("div", {}, h("p", { role: "status" }, "Switching off every head, one at a time …"));
     this.outcome = h("div", { className: "compared", role: "status" });
     body.append(choice("A head that is off gives", [["zero", "nothing"], ["mean", "its mean over the text"]], this.ablation, (ablation) => { this.ablation = ablation; this.keep(); this.load(); }), this.outcome, this.grid);
