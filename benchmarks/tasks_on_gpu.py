@@ -197,11 +197,12 @@ def t5(given: argparse.Namespace) -> Iterator[Job]:
     """All tasks in one model, and each in its own."""
     tested = 24 if given.smoke else 2000
     alone = {
-        one: ("data.corpus=tales", f'data.options={{asked = ["{one}"]}}') for one in ("question", "summary", "mood")
+        one: ("data.corpus=tales", f'data.options={{asked = ["{one}"], shortest = 40}}')
+        for one in ("question", "summary", "mood")
     }
     alone |= {"dates": ("data.corpus=dates", "data.options=")}
     tiny = (*SMALL, "model.encoder_layers=1", "tokenizer.sample=100", "training.batch_tokens=600")
-    mixed = ('data.options={parts = ["dates", "tales:3"], held_out = 2000}',)
+    mixed = ('data.options={parts = ["dates", "tales shortest=40:3"], held_out = 2000}',)
     for name, changes in {"mixture": mixed, **alone}.items():
         stage = plan(given, *changes, "training.compile=false", tiny=tiny)
         contestant = "all by prefix" if name == "mixture" else f"{name} alone"
