@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.rounding import assert_close
 
 from regard.blocks import one_token
 from regard.data.batching import Inputs, Padded
@@ -10,6 +9,7 @@ from regard.layers.linear import keep_int8, keep_packed
 from regard.layers.low_rank import LowRank
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from rounding import assert_close
 
 SHAPES = {
     "gpt2": {"positions": "learned", "max_positions": 23, "norm_placement": "pre", "feedforward": "gelu_tanh"},

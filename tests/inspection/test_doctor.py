@@ -94,8 +94,8 @@ def hook_on_another_tensor(patch):
 
 
 def causal_mask_lost_behind_a_cache(patch):
-    masked = ExactAttention._mask
-    patch.setattr(ExactAttention, "_mask", lambda self, told: None if told.past else masked(self, told))
+    masked = ExactAttention.self_mask
+    patch.setattr(ExactAttention, "self_mask", lambda self, told: None if told.past else masked(self, told))
 
 
 def cross_attention_without_padding(patch):
