@@ -68,7 +68,7 @@ def test_fewer_calls_give_the_same(shape, dtype, monkeypatch):
     found, quick = stepped(model)
     assert quick is not None
     assert len(quick.layers) == 2
-    monkeypatch.setattr(one_token.OneToken, "suits", lambda *given: False)
+    monkeypatch.setattr(one_token.OneToken, "free", False)
     assert_close(found, stepped(model)[0], KEPT[dtype][1])
 
 
@@ -80,7 +80,7 @@ def test_an_adapter_is_heard(monkeypatch):
     torch.nn.init.normal_(next(one for one in inner.adapter.parameters() if not one.any()))
     found = stepped(model)[0]
     assert not torch.allclose(found, before)
-    monkeypatch.setattr(one_token.OneToken, "suits", lambda *given: False)
+    monkeypatch.setattr(one_token.OneToken, "free", False)
     assert_close(found, stepped(model)[0], 1e-12)
 
 

@@ -21,7 +21,7 @@ from regard.attention.slot import Site
 from regard.axes import Hidden, RowIds
 from regard.blocks.config import BlockConfig
 from regard.blocks.encoder import attention, feedforward, final_norm, residual, reversible
-from regard.blocks.one_token import OneToken
+from regard.blocks.one_token import OneToken, suits
 from regard.blocks.shared_memory import SharedMemory
 from regard.layers.reversible import Change, computed_again
 
@@ -198,13 +198,13 @@ class Decoder(nn.Module):
 
     def forward(self, stream: Hidden, cache: DecoderCache, context: LayerContext) -> tuple[Hidden, DecoderCache]:
         """Through every layer; the cache comes back with these tokens added."""
-        if stream.shape[1] == 1 and cache.kept and cache.tokens:
-            quick = self._quick(cache)
-            if quick.suits(stream, context):
+        if cache.kept and cache.tokens and suits(stream, context):
+            quick = cache.quick or OneToken.of(self.layers if self.reversible is None else ())
+            cache = replace(cache, quick=quick)
+            if quick.free:
                 memories = cache.memory or repeat(cache.encoded)
                 stream, kept = quick.step(stream, cache.own, memories, context, cache.shared)
-                return self.norm(stream), replace(cache, own=kept, tokens=cache.tokens + 1, quick=quick)
-            cache = replace(cache, quick=quick)
+                return self.norm(stream), replace(cache, own=kept, tokens=cache.tokens + 1)
         own: dict[int, AttentionState | None] = {}
         changes: list[Change] = []
         for index, (layer, past, memory) in enumerate(
@@ -221,12 +221,6 @@ class Decoder(nn.Module):
         if self.reversible is not None:
             stream = self.reversible(changes, stream)
         return self.norm(stream), replace(cache, own=tuple(own.values()), tokens=cache.tokens + stream.shape[1])
-
-    def _quick(self, cache: DecoderCache) -> OneToken:
-        """The layers for steps of one token, as they are when the first is made."""
-        if cache.quick is not None:
-            return cache.quick
-        return OneToken.of(self.layers if self.reversible is None else ())
 
 
 def _forget(state: AttentionState | None) -> None:

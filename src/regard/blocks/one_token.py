@@ -146,6 +146,20 @@ class QuickLayer:
         return out.to(read.dtype).view(rows, -1), kept
 
 
+def suits(stream: Float[Tensor, "rows tokens width"], context: LayerContext) -> bool:
+    """Whether this is a step of one token on a CPU that the layers' own positions say all of."""
+    return (
+        stream.shape[1] == 1
+        and stream.device.type == "cpu"
+        and context.bias is None
+        and context.query_positions is None
+        and (context.rotate is None or isinstance(context.rotate, Rotation))
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
 class OneToken:
     """A decoder's layers; none where a step of it takes the ordinary way."""
 
@@ -163,20 +177,10 @@ class OneToken:
                 hooks += [one._forward_hooks, one._forward_pre_hooks]
         return cls(found if len(found) == len(every) else (), hooks)
 
-    def suits(self, stream: Float[Tensor, "rows tokens width"], context: LayerContext) -> bool:
-        """Whether this step goes through here."""
-        return (
-            bool(self.layers)
-            and context.bias is None
-            and context.query_positions is None
-            and stream.device.type == "cpu"
-            and not torch.is_grad_enabled()
-            and not any(self.hooks)
-            and not self.layers[0].attention.training
-            and not torch.is_autocast_enabled("cpu")
-            and not torch.compiler.is_compiling()
-            and (context.rotate is None or isinstance(context.rotate, Rotation))
-        )
+    @property
+    def free(self) -> bool:
+        """Whether a step may go through here: the layers are plain, nobody watches, and nothing is dropped."""
+        return bool(self.layers) and not any(self.hooks) and not self.layers[0].attention.training
 
     def step(
         self,
