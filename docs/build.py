@@ -135,8 +135,13 @@ def benchmarks(folder: Path) -> str:
 
 def mechanisms_page(folder: Path) -> str:
     """What `regard bench attention` measured by length."""
+    return mechanisms.page(grown(folder))
+
+
+def grown(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The files of results on growth, by their names."""
     files = [(file.stem.removeprefix(GROWTH), file) for file in sorted(folder.glob(f"{GROWTH}*.json"))]
-    return mechanisms.page([(name, json.loads(file.read_text(encoding="utf-8"))) for name, file in files])
+    return [(name, json.loads(file.read_text(encoding="utf-8"))) for name, file in files]
 
 
 def results(found: dict[str, Any]) -> str:
@@ -217,6 +222,11 @@ def main() -> None:
         (PAGES / name).write_text(text, encoding="utf-8")
     BENCHMARKS.write_text(benchmarks(RESULTS), encoding="utf-8")
     MECHANISMS.write_text(mechanisms_page(RESULTS), encoding="utf-8")
+    from regard.views.growth import draw_growth
+
+    for name, found in grown(RESULTS):
+        figure = draw_growth(found["rows"], "Attention by length", found["device"])
+        figure.savefig(MECHANISMS.with_name(f"growth-{name}.png"), metadata={"Software": None})
     KEYS.write_text(keys_page(), encoding="utf-8")
     DOCTOR.write_text(doctor_page(DOCTOR.read_text(encoding="utf-8")), encoding="utf-8")
     README.write_text(readme(README.read_text(encoding="utf-8"), headlines(RESULTS)), encoding="utf-8")
